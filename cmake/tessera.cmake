@@ -1,0 +1,51 @@
+# Flags that every target of the project shares, and the helpers that declare its libraries and tests.
+
+add_library(tessera_flags INTERFACE)
+target_compile_options(tessera_flags INTERFACE -Wall -Wextra -Wpedantic)
+if(TESSERA_WERROR)
+  target_compile_options(tessera_flags INTERFACE -Werror)
+endif()
+if(TESSERA_SANITIZE)
+  target_compile_options(tessera_flags INTERFACE -fsanitize=${TESSERA_SANITIZE} -fno-sanitize-recover=all
+                                                 -fno-omit-frame-pointer)
+  target_link_options(tessera_flags INTERFACE -fsanitize=${TESSERA_SANITIZE})
+endif()
+if(TESSERA_FUZZ)
+  target_compile_options(tessera_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
+# tessera_library(NAME deps...): the library of the folder being processed, from its *.cpp; x_test.cpp beside x.cpp
+# becomes part of the test program NAME_test.
+function(tessera_library name)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  set(tests ${sources})
+  list(FILTER sources EXCLUDE REGEX "(_test|_fuzz)\\.cpp$")
+  list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
+  add_library(tessera_${name} STATIC ${sources})
+  target_include_directories(tessera_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
+                                                    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
+  set(deps ${ARGN})
+  list(TRANSFORM deps PREPEND tessera_)
+  target_link_libraries(tessera_${name} PUBLIC ${deps} fmt::fmt tl::expected PRIVATE tessera_flags)
+  if(TESSERA_TESTS AND tests)
+    tessera_test(${name}_test ${name} ${tests})
+  endif()
+endfunction()
+
+# tessera_test(NAME library sources...): a GoogleTest program, each of its tests known to ctest, none without a timeout.
+function(tessera_test name library)
+  add_executable(${name} ${ARGN})
+  target_link_libraries(${name} PRIVATE tessera_${library} tessera_flags GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  gtest_discover_tests(${name} TEST_PREFIX "${name}." PROPERTIES TIMEOUT 300 DISCOVERY_TIMEOUT 60
+                       WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+endfunction()
+
+# tessera_fuzzer(NAME library source): a libFuzzer program, built only under TESSERA_FUZZ.
+function(tessera_fuzzer name library)
+  if(TESSERA_FUZZ)
+    add_executable(${name} ${ARGN})
+    target_link_libraries(${name} PRIVATE tessera_${library} tessera_flags -fsanitize=fuzzer)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+  endif()
+endfunction()
