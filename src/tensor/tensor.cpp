@@ -1,0 +1,83 @@
+#include "tessera/tensor.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "base/result.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMaxCount = int64_t{1} << 62;
+constexpr size_t kAlignment = 64;  // a cache line, and the widest vector
+
+}  // namespace
+
+Result<int64_t> element_count(const Dims& shape) {
+  int64_t count = 1;
+  bool empty = false;
+  for (int64_t size : shape) {
+    if (size < 0) return fail(Code::shape_invalid, "dimension {} is negative", size);
+    empty |= size == 0;
+  }
+  if (empty) return 0;
+  for (int64_t size : shape)
+    if (__builtin_mul_overflow(count, size, &count) || count > kMaxCount)
+      return fail(Code::shape_invalid, "shape [{}] has more than 2^62 elements", fmt::join(shape, ", "));
+  return count;
+}
+
+Result<Tensor> Tensor::make(DType dtype, Dims shape) {
+  TESSERA_ASSIGN(int64_t count, element_count(shape));
+  if (dtype == DType::string) return of_strings(std::move(shape), std::vector<std::string>(count));
+  if (count > kMaxCount / 16) return fail(Code::out_of_memory, "a tensor of {} elements does not fit", count);
+  size_t bytes = storage_bytes(dtype, count);
+  size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  Tensor t;
+  t.dtype_ = dtype;
+  t.shape_ = std::move(shape);
+  t.count_ = count;
+  if (rounded > 0) {
+    void* memory = std::aligned_alloc(kAlignment, rounded);
+    if (memory == nullptr) return fail(Code::out_of_memory, "{} bytes for a tensor could not be allocated", rounded);
+    std::memset(memory, 0, rounded);
+    t.keep_ = std::shared_ptr<void>(memory, std::free);
+    t.data_ = memory;
+  }
+  return t;
+}
+
+Tensor Tensor::borrow(DType dtype, Dims shape, const void* data, std::shared_ptr<const void> keep) {
+  Result<int64_t> count = element_count(shape);
+  TESSERA_CHECK(count.has_value());
+  Tensor t;
+  t.dtype_ = dtype;
+  t.shape_ = std::move(shape);
+  t.count_ = *count;
+  t.data_ = data;
+  t.keep_ = std::move(keep);
+  return t;
+}
+
+Tensor Tensor::of_strings(Dims shape, std::vector<std::string> strings) {
+  auto held = std::make_shared<const std::vector<std::string>>(std::move(strings));
+  Tensor t = borrow(DType::string, std::move(shape), held.get(), held);
+  TESSERA_CHECK(t.count() == static_cast<int64_t>(held->size()));
+  return t;
+}
+
+const std::vector<std::string>& Tensor::strings() const {
+  TESSERA_CHECK(dtype_ == DType::string && data_ != nullptr);
+  return *static_cast<const std::vector<std::string>*>(data_);
+}
+
+Tensor Tensor::reshaped(Dims shape) const {
+  Result<int64_t> count = element_count(shape);
+  TESSERA_CHECK(count.has_value() && *count == count_);
+  Tensor t = *this;
+  t.shape_ = std::move(shape);
+  return t;
+}
+
+}  // namespace tessera
