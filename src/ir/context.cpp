@@ -1,0 +1,125 @@
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ir/graph.h"
+
+namespace tessera::ir {
+namespace {
+
+void mix(size_t& seed, size_t value) { seed ^= value + 0x9e3779b97f4a7c15 + (seed << 6) + (seed >> 2); }
+
+struct TypeHash {
+  size_t operator()(const Type& t) const {
+    size_t seed = static_cast<size_t>(t.kind) * 64 + static_cast<size_t>(t.dtype) * 2 + t.ranked;
+    for (const Dim& d : t.shape) mix(seed, d.hash());
+    mix(seed, std::hash<const void*>()(t.element));
+    return seed;
+  }
+};
+
+struct HashValue {
+  size_t& seed;
+  void operator()(int64_t v) const { mix(seed, std::hash<int64_t>()(v)); }
+  void operator()(double v) const { mix(seed, std::hash<double>()(v)); }
+  void operator()(const std::vector<int64_t>& v) const {
+    mix(seed, v.size());
+    for (int64_t i : v) mix(seed, std::hash<int64_t>()(i));
+  }
+  void operator()(const Shape& v) const {
+    mix(seed, v.size());
+    for (const Dim& d : v) mix(seed, d.hash());
+  }
+  void operator()(const View& v) const {
+    (*this)(v.offsets);
+    for (const auto& axis : v.axes) {
+      mix(seed, axis.size());
+      for (const ViewAtom& atom : axis) {
+        mix(seed, static_cast<size_t>(atom.axis));
+        mix(seed, atom.stride.hash());
+        mix(seed, atom.size.hash());
+      }
+    }
+  }
+};
+
+struct AttrsHash {
+  size_t operator()(const Attrs& a) const {
+    size_t seed = a.values.size();
+    for (const AttrValue& v : a.values) {
+      mix(seed, v.index());
+      std::visit(HashValue{seed}, v);
+    }
+    return seed;
+  }
+};
+
+}  // namespace
+
+// Node-based sets: the addresses of their elements are stable.
+struct Context::Interner {
+  std::unordered_set<Type, TypeHash> types;
+  std::unordered_set<Attrs, AttrsHash> attrs;
+  std::unordered_map<std::string_view, NameId> names;
+};
+
+Context::Context() : interner_(std::make_unique<Interner>()) {
+  name("");
+  locations_.push_back({});
+}
+Context::~Context() = default;
+
+TypeRef Context::type(Type type) { return &*interner_->types.insert(std::move(type)).first; }
+
+AttrsRef Context::attrs(Attrs attrs) { return &*interner_->attrs.insert(std::move(attrs)).first; }
+
+NameId Context::name(std::string_view text) {
+  if (auto found = interner_->names.find(text); found != interner_->names.end()) return found->second;
+  names_.emplace_back(text);
+  NameId id = static_cast<NameId>(names_.size() - 1);
+  interner_->names.emplace(names_.back(), id);
+  return id;
+}
+
+LocId Context::location(Location location) {
+  locations_.push_back(location);
+  return static_cast<LocId>(locations_.size() - 1);
+}
+
+uint32_t Context::constant(Tensor tensor) {
+  constants_.push_back(std::move(tensor));
+  return static_cast<uint32_t>(constants_.size() - 1);
+}
+
+std::string_view word_at(std::string_view words, int64_t index) {
+  for (; index > 0; --index) {
+    size_t bar = words.find('|');
+    if (bar == std::string_view::npos) return {};
+    words.remove_prefix(bar + 1);
+  }
+  return index < 0 ? std::string_view() : words.substr(0, words.find('|'));
+}
+
+int64_t word_index(std::string_view words, std::string_view word) {
+  for (int64_t i = 0;; ++i) {
+    std::string_view candidate = word_at(words, i);
+    if (candidate.empty()) return -1;
+    if (candidate == word) return i;
+  }
+}
+
+std::string to_string(const Type& type) {
+  switch (type.kind) {
+    case Kind::sequence:
+      return "seq<" + to_string(*type.element) + ">";
+    case Kind::optional:
+      return "opt<" + to_string(*type.element) + ">";
+    case Kind::tensor:
+    case Kind::state:
+      break;
+  }
+  std::string text = type.kind == Kind::state ? "state " : "";
+  text += name(type.dtype);
+  return text + (type.ranked ? to_string(std::span<const Dim>(type.shape)) : "[*]");
+}
+
+}  // namespace tessera::ir
