@@ -8,6 +8,7 @@
 namespace tessera {
 
 // The element types of tensors. Types under 8 bits are packed, first element in the low bits, as ONNX stores them.
+// clang-format off
 enum class DType : uint8_t {
   f64, f32, f16, bf16,
   f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f8e8m0, f4e2m1,
@@ -16,11 +17,13 @@ enum class DType : uint8_t {
   boolean,  // one byte, 0 or 1
   string,   // only carried through containers; no operator computes on it
 };
+// clang-format on
 constexpr int kDTypeCount = static_cast<int>(DType::string) + 1;
 
 // Bits an element takes; 0 for string.
 constexpr int bits(DType t) {
-  constexpr uint8_t table[kDTypeCount] = {64, 32, 16, 16, 8, 8, 8, 8, 8, 4, 64, 32, 16, 8, 4, 2, 64, 32, 16, 8, 4, 2, 8, 0};
+  constexpr uint8_t table[kDTypeCount] = {64, 32, 16, 16, 8,  8,  8,  8, 8, 4, 64, 32,
+                                          16, 8,  4,  2,  64, 32, 16, 8, 4, 2, 8,  0};
   return table[static_cast<int>(t)];
 }
 constexpr bool is_float(DType t) { return t <= DType::f4e2m1; }

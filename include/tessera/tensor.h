@@ -36,9 +36,13 @@ class Tensor {
   // Only for tensors made by make(), or borrowed from memory that the caller may write.
   void* mutable_data() { return const_cast<void*>(data_); }
   template <class T>
-  const T* as() const { return static_cast<const T*>(data_); }
+  const T* as() const {
+    return static_cast<const T*>(data_);
+  }
   template <class T>
-  T* as() { return static_cast<T*>(mutable_data()); }
+  T* as() {
+    return static_cast<T*>(mutable_data());
+  }
   const std::vector<std::string>& strings() const;
   // The same elements under another shape of equal count. CHECKs the count.
   Tensor reshaped(Dims shape) const;
@@ -56,9 +60,14 @@ Result<int64_t> element_count(const Dims& shape);
 
 struct Value;
 // A list of values of one kind. ONNX's sequence.
-struct Sequence { DType element = DType::f32; std::vector<Value> items; };
+struct Sequence {
+  DType element = DType::f32;
+  std::vector<Value> items;
+};
 // A value that may be absent. ONNX's optional.
-struct Optional { std::shared_ptr<const Value> value; };
+struct Optional {
+  std::shared_ptr<const Value> value;
+};
 
 // What a model takes or gives: nearly always a Tensor.
 struct Value {

@@ -24,15 +24,15 @@ tl::unexpected<Error> fail(Code code, fmt::format_string<A...> format, A&&... ar
 #define TESSERA_CONCAT(a, b) TESSERA_CONCAT_(a, b)
 
 // TESSERA_TRY(expr): returns expr's error from the enclosing function, if it has one.
-#define TESSERA_TRY(expr)                                                                        \
-  do {                                                                                           \
-    if (auto tessera_status = (expr); !tessera_status)                                           \
-      return tl::unexpected<::tessera::Error>(std::move(tessera_status).error());                \
+#define TESSERA_TRY(expr)                                                         \
+  do {                                                                            \
+    if (auto tessera_status = (expr); !tessera_status)                            \
+      return tl::unexpected<::tessera::Error>(std::move(tessera_status).error()); \
   } while (0)
 
 // TESSERA_ASSIGN(auto x, expr): declares or assigns x from a Result, or returns its error.
 #define TESSERA_ASSIGN(target, expr) TESSERA_ASSIGN_(TESSERA_CONCAT(tessera_result_, __LINE__), target, expr)
-#define TESSERA_ASSIGN_(result, target, expr)                                           \
-  auto result = (expr);                                                                 \
-  if (!result) return tl::unexpected<::tessera::Error>(std::move(result).error());      \
+#define TESSERA_ASSIGN_(result, target, expr)                                      \
+  auto result = (expr);                                                            \
+  if (!result) return tl::unexpected<::tessera::Error>(std::move(result).error()); \
   target = std::move(*result)

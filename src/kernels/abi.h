@@ -1,5 +1,6 @@
-// What crosses the boundary between the runtime and an instruction set's kernels: plain data, C headers only, so that an
-// object compiled for a wider instruction set leaves no inline function behind that the linker could prefer elsewhere.
+// What crosses the boundary between the runtime and an instruction set's kernels: plain data, C headers only, so that
+// an object compiled for a wider instruction set leaves no inline function behind that the linker could prefer
+// elsewhere.
 #pragma once
 
 #include <stddef.h>
@@ -10,13 +11,15 @@ namespace tessera::kernels {
 constexpr int kMaxRank = 12;  // windows of a 3-d convolution have nine axes
 
 // The element types, numbered as tessera::DType.
+// clang-format off
 enum Type : uint8_t {
   kF64, kF32, kF16, kBF16, kF8E4M3FN, kF8E4M3FNUZ, kF8E5M2, kF8E5M2FNUZ, kF8E8M0, kF4E2M1,
   kI64, kI32, kI16, kI8, kI4, kI2, kU64, kU32, kU16, kU8, kU4, kU2, kBool, kString,
 };
+// clang-format on
 
-// A tensor as a kernel sees it. Strides are in elements, may be 0 (broadcast) or negative. An absent optional operand has
-// data == nullptr and rank 0 and `present` 0; an empty tensor may have data == nullptr with `present` 1.
+// A tensor as a kernel sees it. Strides are in elements, may be 0 (broadcast) or negative. An absent optional operand
+// has data == nullptr and rank 0 and `present` 0; an empty tensor may have data == nullptr with `present` 1.
 struct View {
   void* data;
   uint8_t type;
@@ -34,12 +37,14 @@ struct Attr {
   int32_t length;
 };
 
-// Splits [0, n) over threads in chunks of at least `grain` and calls body(context, begin, end) for each. Chunks depend only on
-// n and grain, never on the number of threads. Returns when all are done. May be called only from the kernel's own thread.
+// Splits [0, n) over threads in chunks of at least `grain` and calls body(context, begin, end) for each. Chunks depend
+// only on n and grain, never on the number of threads. Returns when all are done. May be called only from the kernel's
+// own thread.
 struct Parallel {
   void* pool;
   int threads;
-  void (*run)(void* pool, int64_t n, int64_t grain, void (*body)(void* context, int64_t begin, int64_t end), void* context);
+  void (*run)(void* pool, int64_t n, int64_t grain, void (*body)(void* context, int64_t begin, int64_t end),
+              void* context);
 };
 
 struct Args {
@@ -50,7 +55,7 @@ struct Args {
   const Attr* attrs;
   int n_attrs;
   const Parallel* parallel;
-  void* scratch;    // 64-byte aligned, of the size that the kernel's scratch function asked for
+  void* scratch;  // 64-byte aligned, of the size that the kernel's scratch function asked for
 };
 
 // 0 when done; otherwise an error the executor turns into a coded one.

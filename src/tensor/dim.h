@@ -21,12 +21,13 @@ class DimTable;
 // A size or an integer that sizes are computed from. Constants carry their value and need no table; everything else is
 // an id in its table. Arithmetic between Dims of different tables is a broken invariant; constants mix with any.
 // Constant arithmetic wraps modulo 2^64 as the element type i64 does. A polynomial whose coefficient would overflow or
-// that would pass kMaxTerms becomes a fresh opaque symbol (unbounded), so every operation has a result and bounded size.
+// that would pass kMaxTerms becomes a fresh opaque symbol (unbounded), so every operation has a result and bounded
+// size.
 class Dim {
  public:
   constexpr Dim(int64_t value = 0) : table_(nullptr), v_(value) {}
   bool is_const() const { return table_ == nullptr; }
-  int64_t value() const;               // CHECKs is_const()
+  int64_t value() const;  // CHECKs is_const()
   bool is(int64_t value) const { return is_const() && v_ == value; }
   DimTable* table() const { return table_; }
   uint32_t id() const { return static_cast<uint32_t>(v_); }  // only when !is_const()
@@ -47,7 +48,7 @@ class Dim {
 
 Dim floordiv(Dim a, Dim b);  // rounds toward -infinity; b == 0 gives an opaque symbol, or 0 when both are constants
 Dim ceildiv(Dim a, Dim b);
-Dim mod(Dim a, Dim b);       // a - b * floordiv(a, b)
+Dim mod(Dim a, Dim b);  // a - b * floordiv(a, b)
 Dim min(Dim a, Dim b);
 Dim max(Dim a, Dim b);
 
@@ -104,9 +105,16 @@ class DimTable {
   Result<Dim> parse(std::string_view text);
 
   // For those that walk the structure (plans serialise it).
-  struct Term { int64_t coefficient; std::vector<std::pair<uint32_t, int>> factors; };  // (atom, power), ascending
+  struct Term {
+    int64_t coefficient;
+    std::vector<std::pair<uint32_t, int>> factors;
+  };  // (atom, power), ascending
   enum class AtomKind : uint8_t { symbol, floordiv, mod, min, max };
-  struct Atom { AtomKind kind; int symbol; Dim a, b; };
+  struct Atom {
+    AtomKind kind;
+    int symbol;
+    Dim a, b;
+  };
   std::span<const Term> terms(Dim d) const;  // d not constant; constant term has no factors
   const Atom& atom(uint32_t index) const;
 
