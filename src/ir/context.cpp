@@ -36,7 +36,7 @@ struct HashValue {
       for (const ViewAtom& atom : axis) {
         mix(seed, static_cast<size_t>(atom.axis));
         mix(seed, atom.stride.hash());
-        mix(seed, atom.size.hash());
+        mix(seed, atom.size.hash() * 2 + atom.tied);
       }
     }
   }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tensor/dim.h"
@@ -12,17 +13,19 @@
 namespace tessera::ir {
 
 // One digit of an output axis: it runs over [0, size) and moves `stride` along base axis `axis` a step. A broadcast
-// digit has stride 0 (and axis -1).
+// digit has stride 0 (and axis -1). A tied atom is no digit of its own but one more movement of the digit before it,
+// whose size it repeats: a diagonal moves along two base axes at once.
 struct ViewAtom {
   int axis;
   Dim stride;
   Dim size;
+  bool tied = false;
   bool operator==(const ViewAtom&) const = default;
 };
 
 // Output axis j is the mixed-radix number with the digits axes[j] (outermost first; none: size 1). Element [i...] of
 // the view is element [offsets[a] + sum of stride * digit over the atoms on axis a] of the base. Base axes that no atom
-// names are indexed by their offset alone. All indices lie within the base.
+// names are indexed by their offset alone. All indices lie within the base, or the view has no elements.
 struct View {
   std::vector<std::vector<ViewAtom>> axes;  // one entry an output axis
   Shape offsets;                            // one entry a base axis
@@ -57,11 +60,35 @@ View diagonal_view(std::span<const Dim> base, int a, int b);
 // the digits of the axis that it walks (then the inner result must be copied first).
 std::optional<View> compose(const View& inner, const View& outer);
 
-// Merges adjacent digits that walk as one, drops digits of size 1 and sorts nothing: two views that address the same
-// elements in the same order by mergeable digits become equal.
+// The form in which views that walk the same digits are equal: adjacent digits that walk as one are merged, digits of
+// size 1 and movements of stride 0 dropped, and a view known to have no elements is all broadcast digits and offsets 0.
 View normalised(View view);
 
-// "[0:12, 1:64] <- base strides": one line for text forms, e.g. "(0*64+2)[2] ..."; parse_view reads it.
+// The lowest and highest index that a view with elements reads along each base axis; nullopt where the sign of a stride
+// is not known or the arithmetic overflows.
+struct Reach {
+  Dim low, high;
+};
+std::optional<std::vector<Reach>> reach(const View& view);
+
+// The view of a base that lies row-major in memory, in elements: one stride a digit, 0 for a broadcast one.
+struct LinearDigit {
+  Dim stride;
+  Dim size;
+};
+struct LinearView {
+  std::vector<std::vector<LinearDigit>> axes;  // one entry an output axis, outermost digit first
+  Dim offset;
+};
+LinearView linear(const View& view, std::span<const Dim> base);
+
+// One line for text forms: the axes as their digits, "size:axis*stride", then the offsets. The heads of a fused QKV
+// projection x[b, s, 2304], taken out and transposed, are "[b:0, 12:2*64, s:1, 64:2] from [0, 0, 768]". "1" is an axis
+// without digits, "4" a broadcast digit, "b:0 s:1" a merged axis, "n:0+1" a diagonal; sums and products of symbols
+// stand in parentheses: "(2*s):1".
 std::string to_string(const View& view);
+// Reads what to_string writes, into the normal form; makes symbols by name. E0205, or E0206 when an axis is not one of
+// the base's.
+Result<View> parse_view(DimTable& dims, std::string_view text);
 
 }  // namespace tessera::ir
