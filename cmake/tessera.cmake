@@ -19,7 +19,7 @@ endif()
 function(tessera_library name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   set(tests ${sources})
-  list(FILTER sources EXCLUDE REGEX "(_test|_fuzz)\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "(_test|_fuzz)\\.cpp$|/isa/")  # isa/: see src/kernels/CMakeLists.txt
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
   add_library(tessera_${name} STATIC ${sources})
   target_include_directories(tessera_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>

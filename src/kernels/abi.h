@@ -65,4 +65,18 @@ using Fn = int (*)(const Args&) noexcept;
 // Bytes of scratch that a call with these views needs (data pointers are null).
 using ScratchFn = size_t (*)(const Args&) noexcept;
 
+// One kernel of a family. `scratch` is null when it needs none.
+struct KernelEntry {
+  const char* name;  // as in table.def
+  Fn fn;
+  ScratchFn scratch;
+};
+
+// What an object of one family and one instruction set exports.
+struct FamilyTable {
+  const char* isa;  // the set that the compiler was told to use, from its own macros
+  int count;
+  const KernelEntry* entries;
+};
+
 }  // namespace tessera::kernels
