@@ -7,7 +7,7 @@
 
 extern "C" {
 #define TESSERA_FAMILY_TABLE(family, isa) extern const tessera::kernels::FamilyTable tessera_##family##_##isa;
-#include "families.inc"
+#include "kernels/families.inc"
 #undef TESSERA_FAMILY_TABLE
 }
 
@@ -20,7 +20,7 @@ struct CompiledTable {
 };
 constexpr CompiledTable kTables[] = {
 #define TESSERA_FAMILY_TABLE(family, isa) {#isa, &tessera_##family##_##isa},
-#include "families.inc"
+#include "kernels/families.inc"
 #undef TESSERA_FAMILY_TABLE
 };
 
