@@ -1,0 +1,23 @@
+// Names as people type them.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tessera {
+
+// The one of `names` that `wanted` most likely misspells (case, a letter more, less, other, or two swapped), the first
+// of equals; empty when none is near. Takes time for names of similar length only.
+std::string_view nearest_name(std::string_view wanted, std::span<const std::string_view> names);
+std::string_view nearest_name(std::string_view wanted, std::span<const std::string> names);
+
+// "did you mean 'x'?", or "": the text of an error's hint.
+std::string did_you_mean(std::string_view wanted, std::span<const std::string_view> names);
+std::string did_you_mean(std::string_view wanted, std::span<const std::string> names);
+
+// Whether all of `text` matches `pattern`, in which `*` stands for any run of characters and `?` for one byte.
+// Takes at most |pattern| * |text| steps.
+bool glob_match(std::string_view pattern, std::string_view text);
+
+}  // namespace tessera
