@@ -1,6 +1,8 @@
 #include "ctc.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -50,7 +52,7 @@ TEST(DecodeGreedy, RefusesOtherShapesAndTypes) {
 }
 
 TEST(ReadAlphabet, PutsBlankFirstAndSpaceLast) {
-  const std::string path = testing::TempDir() + "/alphabet.txt";
+  const std::string path = fmt::format("{}/ocr_test.{}.txt", testing::TempDir(), getpid());
   std::ofstream(path) << "x\n好\n!";  // the last line may lack its end
   EXPECT_EQ(read_alphabet(path).value(), (std::vector<std::string>{"", "x", "好", "!", " "}));
   EXPECT_EQ(read_alphabet(path + ".absent").error().code, tessera::Code::file_not_found);

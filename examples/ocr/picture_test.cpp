@@ -1,14 +1,18 @@
 #include "picture.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <png.h>
+#include <unistd.h>
 
 #include <fstream>
 
 namespace ocr {
 namespace {
 
-std::string scratch(const std::string& name) { return testing::TempDir() + "/" + name; }
+std::string scratch(const std::string& name) {
+  return fmt::format("{}/ocr_test.{}.{}", testing::TempDir(), getpid(), name);
+}
 
 // Writes pixels of a libpng simplified format.
 void write_png(const std::string& path, int width, int height, png_uint_32 format, const std::vector<uint8_t>& pixels) {
