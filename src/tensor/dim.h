@@ -104,7 +104,7 @@ class DimTable {
   // Limits of one Dim: terms of the polynomial, degree of a term, nodes when written as a tree, nesting of atoms.
   static constexpr int kMaxTerms = 64;
   static constexpr int kMaxDegree = 16;
-  static constexpr int kMaxSize = 2048;
+  static constexpr int kMaxSize = 512;
   static constexpr int kMaxDepth = 64;
 
   // The symbol of this name, made on first use with bounds [0, INT64_MAX].

@@ -21,8 +21,8 @@ int128 ceil_div(int128 a, int128 b) { return -floor_div(-a, b); }
 
 Range hull(Range a, Range b) { return {std::min(a.lo, b.lo), std::max(a.hi, b.hi)}; }
 
-// How much work one interval may cost: polynomials made by eliminating atoms.
-constexpr int kRefineBudget = 48;
+// How much work one interval may cost, in terms made by eliminating and shifting atoms: tens of microseconds.
+constexpr int kRefineBudget = 256;
 
 }  // namespace
 
@@ -181,7 +181,8 @@ Range DimTable::Impl::refine(TermSpan terms, int& budget) {
     products |= monomials[t.monomial].degree > 1;
   }
   if (variable < 2 || r.is_point()) return r;
-  if (products) r = meet(r, shifted_interval(terms));
+  const auto cost = static_cast<int>(terms.size());
+  if (products && (budget -= 4 * cost) > 0) r = meet(r, shifted_interval(terms));
 
   // Atoms to eliminate: those that occur only to the first power, newest first, as older ones may be their operands.
   std::vector<uint32_t> compound, powers;
@@ -195,7 +196,7 @@ Range DimTable::Impl::refine(TermSpan terms, int& budget) {
   compound.erase(std::unique(compound.begin(), compound.end()), compound.end());
   for (uint32_t atom : compound) {
     if (std::ranges::find(powers, atom) != powers.end()) continue;
-    if (--budget < 0) break;
+    if ((budget -= cost) < 0) break;
     r = meet(r, eliminate(terms, atom, budget));
   }
   return r;
@@ -220,6 +221,7 @@ Range DimTable::Impl::eliminate(TermSpan terms, uint32_t atom, int& budget) {
 
   PolyTerm ka, kb;
   const TermSpan a = this->terms(x.a, ka), b = this->terms(x.b, kb);
+  if ((budget -= static_cast<int>(factor.count * (a.size() + b.size()))) < 0) return {};
   // The interval of base * scale + by * value, unbounded where that cannot be formed.
   const auto with = [&](TermSpan base, int64_t scale, TermSpan by, TermSpan value) -> Range {
     Terms product, sum;
