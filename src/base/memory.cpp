@@ -80,9 +80,8 @@ Result<AlignedBuffer> AlignedBuffer::make(size_t bytes, Pages pages) {
 AlignedBuffer::AlignedBuffer(AlignedBuffer&& other) noexcept { swap(other); }
 
 AlignedBuffer& AlignedBuffer::operator=(AlignedBuffer&& other) noexcept {
-  AlignedBuffer old;
-  swap(old);
-  swap(other);
+  AlignedBuffer taken(std::move(other));  // right for a move to itself too
+  swap(taken);
   return *this;
 }
 

@@ -77,7 +77,7 @@ Chunks Chunks::of(int64_t n, int64_t grain) {
   if (n <= 0) return {0, 1, 0};
   grain = std::clamp<int64_t>(grain, 1, n);
   const int64_t most = n / grain;
-  const int64_t size = (most + kMaxChunks - 1) / kMaxChunks * grain;
+  const int64_t size = ((most - 1) / kMaxChunks + 1) * grain;
   return {n, size, n / size};
 }
 
