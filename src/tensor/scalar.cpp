@@ -51,7 +51,7 @@ double decode_small(uint32_t code) {
   } else if constexpr (F.special == Special::fn) {
     if ((code & (kSign - 1)) == kSign - 1) return sign != 0 ? -kNan : kNan;
   } else if constexpr (F.special == Special::fnuz) {
-    if (code == kSign) return kNan;
+    if (code == kSign) return -kNan;
   }
   if (exponent == 0) {
     const double magnitude = fraction * power_of_two(1 - F.bias - F.mantissa);
