@@ -251,9 +251,9 @@ Dim DimTable::Impl::extremum(Kind kind, std::vector<Dim> args) {
       content = content == 0 && t.coefficient != INT64_MIN ? std::abs(t.coefficient) : gcd(content, t.coefficient);
   }
   if (content > 1) {
+    // The smaller operands may compare better, as intervals of floors are rounded.
     for (Dim& d : flat) d = *self->exact_div(d, content);
-  } else {
-    content = 1;
+    return addend + Dim(content) * extremum(kind, std::move(flat));
   }
 
   std::ranges::sort(flat, before);
@@ -266,7 +266,7 @@ Dim DimTable::Impl::extremum(Kind kind, std::vector<Dim> args) {
       result = opaque(kind == Kind::max ? Op::max : Op::min, flat[i], result, r);
     }
   }
-  return addend + Dim(content) * result;
+  return addend + result;
 }
 
 Dim floordiv(Dim a, Dim b) {

@@ -95,6 +95,8 @@ TEST_F(DimTest, ExtremaNormalForms) {
   EXPECT_EQ(max(seq, 1), seq);
   EXPECT_EQ(min(max(a, b), a), a);
   EXPECT_EQ(max(min(a, b), a), a);
+  const Dim halves = min(-4 * floordiv(a, 4), -2 * floordiv(a, 2));
+  EXPECT_EQ(halves, 2 * min(-2 * floordiv(a, 4), -floordiv(a, 2))) << "what is shared leaves before operands compare";
 }
 
 TEST_F(DimTest, Bounds) {
