@@ -16,6 +16,9 @@
 #include <arm_neon.h>
 #endif
 
+// The measured loops stay as they are under the sanitizers, which would measure themselves.
+#define TESSERA_UNINSTRUMENTED __attribute__((no_sanitize("address"), no_sanitize("thread")))
+
 namespace tessera {
 namespace {
 
@@ -42,7 +45,7 @@ struct FmaKernel {
 [[maybe_unused]] constexpr float kFactor = 0.5f, kTerm = 0.5f;
 
 #if defined(__x86_64__)
-void fma_baseline(int64_t rounds) {
+TESSERA_UNINSTRUMENTED void fma_baseline(int64_t rounds) {
   __m128 x[kChains];
   for (__m128& v : x) v = _mm_set1_ps(1.0f);
   const __m128 a = _mm_set1_ps(kFactor), b = _mm_set1_ps(kTerm);
@@ -54,7 +57,7 @@ void fma_baseline(int64_t rounds) {
   keep(x);
 }
 
-__attribute__((target("avx2,fma"))) void fma_avx2(int64_t rounds) {
+TESSERA_UNINSTRUMENTED __attribute__((target("avx2,fma"))) void fma_avx2(int64_t rounds) {
   __m256 x[kChains];
   for (__m256& v : x) v = _mm256_set1_ps(1.0f);
   const __m256 a = _mm256_set1_ps(kFactor), b = _mm256_set1_ps(kTerm);
@@ -66,7 +69,7 @@ __attribute__((target("avx2,fma"))) void fma_avx2(int64_t rounds) {
   keep(x);
 }
 
-__attribute__((target("avx512f"))) void fma_avx512(int64_t rounds) {
+TESSERA_UNINSTRUMENTED __attribute__((target("avx512f"))) void fma_avx512(int64_t rounds) {
   __m512 x[kChains];
   for (__m512& v : x) v = _mm512_set1_ps(1.0f);
   const __m512 a = _mm512_set1_ps(kFactor), b = _mm512_set1_ps(kTerm);
@@ -90,7 +93,7 @@ FmaKernel fma_kernel(Isa isa) {
   }
 }
 #elif defined(__aarch64__)
-void fma_neon(int64_t rounds) {
+TESSERA_UNINSTRUMENTED void fma_neon(int64_t rounds) {
   // 16 chains: four units of four cycles, and 32 registers.
   float32x4_t x[16];
   for (float32x4_t& v : x) v = vdupq_n_f32(1.0f);
@@ -106,7 +109,7 @@ void fma_neon(int64_t rounds) {
 
 FmaKernel fma_kernel(Isa) { return {fma_neon, 2.0 * 4 * 16}; }
 #else
-void fma_scalar(int64_t rounds) {
+TESSERA_UNINSTRUMENTED void fma_scalar(int64_t rounds) {
   float x[kChains];
   for (float& v : x) v = 1.0f;
   for (int64_t i = 0; i < rounds; ++i) {
@@ -120,7 +123,7 @@ FmaKernel fma_kernel(Isa) { return {fma_scalar, 2.0 * kChains}; }
 #endif
 
 // Sums the bytes' 8-byte words with enough independent 16-byte adds to keep the memory busy.
-void read_words(const std::byte* data, size_t bytes) {
+TESSERA_UNINSTRUMENTED void read_words(const std::byte* data, size_t bytes) {
   typedef uint64_t Words __attribute__((vector_size(16)));
   const auto* words = reinterpret_cast<const Words*>(data);
   Words sums[8] = {};

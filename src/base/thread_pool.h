@@ -28,7 +28,8 @@ struct Chunks {
 // `threads` counts the caller: a pool of one has no workers and runs everything inline.
 //
 // Workers are pinned to distinct CPUs of those that the process may use (the caller is not pinned); a pool with more
-// threads than CPUs is not pinned. Idle workers spin for a moment and then sleep.
+// threads than CPUs is not pinned. Two pools share the same CPUs: a process does best with one. Idle workers spin for a
+// moment and then sleep.
 //
 // Thread rules: parallel_for may be called from any thread. While one caller has the workers, another caller's loop,
 // and a loop nested in a loop of any pool, runs inline on its own thread, over the same chunks in ascending order. The
