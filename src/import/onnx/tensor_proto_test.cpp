@@ -344,6 +344,15 @@ TEST(ValueProto, WrittenValuesReadBack) {
   EXPECT_EQ(no_items->sequence()->element, DType::u8);
 }
 
+TEST(ValueProto, EmptyInnerSequencesFitAnyOthers) {
+  Sequence inner{DType::i16, {Value(*Tensor::make(DType::i16, {2}))}}, none{DType::i16, {}};
+  std::string file = serialize(Value(Sequence{DType::i16, {Value(none), Value(inner), Value(none)}}), "");
+  auto back = parse_value(as_bytes(file), ValueKind::sequence, DType::i16, {});
+  ASSERT_TRUE(back) << back.error().to_string();
+  EXPECT_EQ(back->sequence()->element, DType::i16);
+  EXPECT_EQ(back->sequence()->items.size(), 3u);
+}
+
 TEST(ValueProto, RefusesMixedSequencesMapsAndEmptyPromises) {
   Writer mixed, map, promise, nothing;
   mixed.string(3, serialize(*Tensor::make(DType::i16, {2}), ""));

@@ -25,12 +25,16 @@ Result<Value> read_tensor_value(Reader r, const Context& context) {
   return Value(std::move(tensor));
 }
 
-// The first element type inside a value.
-DType element_of(const Value& value, DType otherwise) {
+// The element type of the tensors inside a value; nothing when there are none.
+std::optional<DType> element_of(const Value& value) {
   if (const Tensor* tensor = value.tensor()) return tensor->dtype();
-  if (const Sequence* sequence = value.sequence()) return sequence->element;
+  if (const Sequence* sequence = value.sequence()) {
+    for (const Value& item : sequence->items)
+      if (std::optional<DType> found = element_of(item)) return found;
+    return std::nullopt;
+  }
   const Optional* optional = value.optional();
-  return optional->value != nullptr ? element_of(*optional->value, otherwise) : otherwise;
+  return optional->value != nullptr ? element_of(*optional->value) : std::nullopt;
 }
 
 Result<Value> read_sequence(Reader r, const Context& context);
@@ -63,11 +67,16 @@ Result<Value> read_sequence(Reader r, const Context& context) {
     sequence.items.push_back(std::move(item));
   }
   TESSERA_TRY(r.status());
-  if (!sequence.items.empty()) sequence.element = element_of(sequence.items[0], context.element);
-  for (const Value& item : sequence.items)
-    if (item.held.index() != sequence.items[0].held.index() || element_of(item, sequence.element) != sequence.element)
-      return fail(Code::model_malformed, "a sequence mixes values of type {} and {}", name(sequence.element),
-                  name(element_of(item, sequence.element)));
+  std::optional<DType> element;
+  for (const Value& item : sequence.items) {
+    const std::optional<DType> own = element_of(item);
+    if (item.held.index() != sequence.items[0].held.index())
+      return fail(Code::model_malformed, "a sequence mixes tensors, sequences and optionals");
+    if (element && own && *element != *own)
+      return fail(Code::model_malformed, "a sequence mixes elements of type {} and {}", name(*element), name(*own));
+    if (own) element = own;
+  }
+  if (element) sequence.element = *element;
   return Value(std::move(sequence));
 }
 
