@@ -1,7 +1,9 @@
 #include "kernels/dispatch.h"
 
 #include <algorithm>
+#include <cstdlib>
 
+#include "base/cpu.h"
 #include "base/result.h"
 #include "kernels/table.h"
 
@@ -31,17 +33,6 @@ constexpr KernelDesc kDescs[] = {
 };
 
 bool by_name(const KernelEntry* a, std::string_view b) { return std::string_view(a->name) < b; }
-
-bool runs(std::string_view isa) {
-#if defined(__x86_64__)
-  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (isa == "avx2") return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  if (isa == "avx512") return avx512;
-  if (isa == "avx512_bf16") return avx512 && __builtin_cpu_supports("avx512bf16");
-#endif
-  return isa == "baseline" || isa == "neon";
-}
 
 }  // namespace
 
@@ -79,9 +70,19 @@ const KernelSet* set_for(std::string_view isa) {
 
 std::vector<const KernelSet*> runnable_sets() {
   std::vector<const KernelSet*> sets;
-  for (const KernelSet& set : compiled_sets())
-    if (runs(set.isa())) sets.push_back(&set);
+  for (Isa isa : available_isas())
+    if (const KernelSet* set = set_for(name(isa))) sets.push_back(set);
   return sets;
+}
+
+Result<const KernelSet*> chosen_set() {
+  TESSERA_ASSIGN(const Isa chosen, chosen_isa());
+  if (const KernelSet* set = set_for(name(chosen))) return set;
+  const std::vector<const KernelSet*> sets = runnable_sets();
+  const char* forced = std::getenv("TESSERA_ISA");
+  if (sets.empty() || (forced != nullptr && *forced != '\0'))
+    return fail(Code::isa_unavailable, "this build has no kernels for the instruction set {}", name(chosen));
+  return sets.back();
 }
 
 }  // namespace tessera::kernels

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/abi.h"
+#include "tessera/error.h"
 
 namespace tessera::kernels {
 
@@ -30,5 +31,7 @@ std::span<const KernelSet> compiled_sets();
 const KernelSet* set_for(std::string_view isa);
 // Those of them that this CPU runs, narrowest first: tests compare them with each other.
 std::vector<const KernelSet*> runnable_sets();
+// The one that TESSERA_ISA names, else the last of runnable_sets(). E0802 when the one named is not among them.
+Result<const KernelSet*> chosen_set();
 
 }  // namespace tessera::kernels

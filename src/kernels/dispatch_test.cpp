@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <set>
 #include <string>
 
@@ -38,6 +39,22 @@ TEST(Dispatch, SetsAreFoundByTheirName) {
   ASSERT_FALSE(runnable_sets().empty());
   for (const KernelSet* set : runnable_sets()) EXPECT_EQ(set_for(set->isa()), set);
   EXPECT_EQ(set_for("avx1024"), nullptr);
+}
+
+TEST(Dispatch, TheForcedSetIsTheOneThatRuns) {
+  const char* before = std::getenv("TESSERA_ISA");
+  const std::string kept = before == nullptr ? "" : before;
+  for (const KernelSet* set : runnable_sets()) {
+    ASSERT_EQ(setenv("TESSERA_ISA", std::string(set->isa()).c_str(), 1), 0);
+    auto chosen = chosen_set();
+    ASSERT_TRUE(chosen.has_value()) << chosen.error().to_string();
+    EXPECT_EQ((*chosen)->isa(), set->isa());
+  }
+  setenv("TESSERA_ISA", "avx1024", 1);
+  ASSERT_FALSE(chosen_set().has_value());
+  EXPECT_EQ(chosen_set().error().code, Code::isa_unavailable);
+  setenv("TESSERA_ISA", kept.c_str(), 1);
+  EXPECT_TRUE(chosen_set().has_value());
 }
 
 }  // namespace

@@ -32,11 +32,16 @@ ValueId Routine::add_value(Value value) {
 std::string describe(const Plan& plan, const Step& step) {
   if (step.source != kNone) return plan.sources[step.source];
   switch (step.kind) {
-    case StepKind::kernel: return "kernel '" + plan.kernels[step.op].kernel + "'";
-    case StepKind::host: return "operator '" + plan.host_ops[step.op].op + "'";
-    case StepKind::branch: return "a branch";
-    case StepKind::loop: return "a loop";
-    case StepKind::scan: break;
+    case StepKind::kernel:
+      return "kernel '" + plan.kernels[step.op].kernel + "'";
+    case StepKind::host:
+      return "operator '" + plan.host_ops[step.op].op + "'";
+    case StepKind::branch:
+      return "a branch";
+    case StepKind::loop:
+      return "a loop";
+    case StepKind::scan:
+      break;
   }
   return "a scan";
 }

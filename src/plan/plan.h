@@ -1,7 +1,9 @@
-// A plan: a program of steps with symbolic sizes. It holds no graph: what compile writes, the runtime needs nothing else.
+// A plan: a program of steps with symbolic sizes. It holds no graph: what compile writes, the runtime needs nothing
+// else.
 //
-// A plan is a tree of routines. Routine 0 is the program; the others are bodies of branches, loops and scans, each called
-// from one step of an earlier routine. Everything refers to everything else by index, so that a plan is a flat file.
+// A plan is a tree of routines. Routine 0 is the program; the others are bodies of branches, loops and scans, each
+// called from one step of an earlier routine. Everything refers to everything else by index, so that a plan is a flat
+// file.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +27,8 @@ struct List {
   uint32_t count = 0;
 };
 
-// Size arithmetic over int64_t; what overflows or divides by zero has no value, which is an error only where it is used.
+// Size arithmetic over int64_t; what overflows or divides by zero has no value, which is an error only where it is
+// used.
 enum class ExprOp : uint8_t { constant, symbol, add, multiply, floordiv, mod, min, max };
 struct Expr {
   ExprOp op = ExprOp::constant;
@@ -67,11 +70,11 @@ struct Value {
   Storage storage = Storage::buffer;
   bool ranked = true;  // false: not even the rank is known before it is made (boxed values only)
   uint32_t index = 0;
-  ValueId base = kNone;     // view: not itself a view, and dense. successor: a state
-  ExprId offset = kNone;    // view: in elements of the base
-  List shape = {};          // ExprIds, outermost first
-  List strides = {};        // view: ExprIds, in elements, one an axis
-  std::string name = {};    // the user's name, where there is one
+  ValueId base = kNone;   // view: not itself a view, and dense. successor: a state
+  ExprId offset = kNone;  // view: in elements of the base
+  List shape = {};        // ExprIds, outermost first
+  List strides = {};      // view: ExprIds, in elements, one an axis
+  std::string name = {};  // the user's name, where there is one
 };
 
 // One attribute of a kernel, in the order in which its operator declares them.

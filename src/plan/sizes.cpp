@@ -22,12 +22,18 @@ std::string print_at(const Routine& routine, ExprId id, int depth) {
     return routine.exprs[operand].op == ExprOp::add ? "(" + text + ")" : text;
   };
   switch (e.op) {
-    case ExprOp::add: return a + " + " + b;
-    case ExprOp::multiply: return factor(e.a, a) + "*" + factor(e.b, b);
-    case ExprOp::floordiv: return "floordiv(" + a + ", " + b + ")";
-    case ExprOp::mod: return "mod(" + a + ", " + b + ")";
-    case ExprOp::min: return "min(" + a + ", " + b + ")";
-    default: return "max(" + a + ", " + b + ")";
+    case ExprOp::add:
+      return a + " + " + b;
+    case ExprOp::multiply:
+      return factor(e.a, a) + "*" + factor(e.b, b);
+    case ExprOp::floordiv:
+      return "floordiv(" + a + ", " + b + ")";
+    case ExprOp::mod:
+      return "mod(" + a + ", " + b + ")";
+    case ExprOp::min:
+      return "min(" + a + ", " + b + ")";
+    default:
+      return "max(" + a + ", " + b + ")";
   }
 }
 
@@ -63,15 +69,21 @@ Sizes::State Sizes::evaluate(const Expr& expr, const Bindings& symbols, int64_t&
   if (states_[expr.b] != State::known) return states_[expr.b];
   const int64_t a = values_[expr.a], b = values_[expr.b];
   switch (expr.op) {
-    case ExprOp::add: return __builtin_add_overflow(a, b, &value) ? State::impossible : State::known;
-    case ExprOp::multiply: return __builtin_mul_overflow(a, b, &value) ? State::impossible : State::known;
+    case ExprOp::add:
+      return __builtin_add_overflow(a, b, &value) ? State::impossible : State::known;
+    case ExprOp::multiply:
+      return __builtin_mul_overflow(a, b, &value) ? State::impossible : State::known;
     case ExprOp::floordiv:
     case ExprOp::mod:
       if (b == 0 || (a == INT64_MIN && b == -1)) return State::impossible;
       value = expr.op == ExprOp::floordiv ? floor_div(a, b) : a - b * floor_div(a, b);
       return State::known;
-    case ExprOp::min: value = std::min(a, b); return State::known;
-    default: value = std::max(a, b); return State::known;
+    case ExprOp::min:
+      value = std::min(a, b);
+      return State::known;
+    default:
+      value = std::max(a, b);
+      return State::known;
   }
 }
 

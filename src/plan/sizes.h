@@ -24,9 +24,7 @@ class Sizes {
   bool impossible(ExprId id) const { return states_[id] == State::impossible; }
   int64_t operator[](ExprId id) const { return values_[id]; }  // only when known
   // nullopt when not known.
-  std::optional<int64_t> get(ExprId id) const {
-    return known(id) ? std::optional<int64_t>(values_[id]) : std::nullopt;
-  }
+  std::optional<int64_t> get(ExprId id) const { return known(id) ? std::optional<int64_t>(values_[id]) : std::nullopt; }
   // Evaluates what could not be before, now that more symbols are known.
   void update(const Routine& routine, const Bindings& symbols);
   bool complete() const { return open_.empty(); }

@@ -1,0 +1,88 @@
+#include "plan/prepare.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/result.h"
+#include "plan/verify.h"
+
+namespace tessera::plan {
+namespace {
+
+Lifetimes lifetimes_of(const Routine& r) {
+  const auto n = static_cast<uint32_t>(r.values.size());
+  const auto end = static_cast<uint32_t>(r.steps.size());
+  Lifetimes l;
+  l.owner.resize(n);
+  l.first.assign(n, 0);
+  l.last.assign(n, 0);
+  for (ValueId v = 0; v < n; ++v) {
+    const Storage storage = r.values[v].storage;
+    // Bases come before what lies on them.
+    l.owner[v] = storage == Storage::view || storage == Storage::successor ? l.owner[r.values[v].base] : v;
+  }
+  for (uint32_t s = 0; s < end; ++s) {
+    for (ValueId v : r.results(r.steps[s])) {
+      if (v == kNone) continue;
+      if (l.owner[v] == v) l.first[v] = s;
+      l.last[l.owner[v]] = s;
+    }
+    for (ValueId v : r.operands(r.steps[s]))
+      if (v != kNone) l.last[l.owner[v]] = s;
+  }
+  for (ValueId v : r.outputs) l.last[l.owner[v]] = end;
+  std::vector<uint32_t> count(end + 1, 0);
+  auto dies = [&](ValueId v) {
+    const Storage storage = r.values[v].storage;
+    return (storage == Storage::boxed || storage == Storage::buffer) && l.last[v] < end;
+  };
+  for (ValueId v = 0; v < n; ++v)
+    if (dies(v)) ++count[l.last[v] + 1];
+  for (uint32_t s = 0; s < end; ++s) count[s + 1] += count[s];
+  l.dead_after = count;
+  l.dead.resize(count[end]);
+  for (ValueId v = 0; v < n; ++v)
+    if (dies(v)) l.dead[count[l.last[v]]++] = v;
+  return l;
+}
+
+}  // namespace
+
+Result<Prepared> prepare(std::shared_ptr<const Plan> plan, const kernels::KernelSet& kernels) {
+  TESSERA_TRY(verify(*plan));
+  Prepared prepared;
+  for (const Routine& r : plan->routines) {
+    PreparedRoutine& p = prepared.routines.emplace_back();
+    p.lifetimes = lifetimes_of(r);
+    p.kernels.resize(r.steps.size());
+    p.symbols_of_step.resize(r.steps.size());
+    std::vector<uint32_t> made_by(r.values.size(), kNone);  // step; kNone: there from the start
+    for (uint32_t s = 0; s < r.steps.size(); ++s) {
+      const Step& step = r.steps[s];
+      for (ValueId v : r.results(step))
+        if (v != kNone) made_by[v] = s;
+      if (step.kind != StepKind::kernel) continue;
+      const KernelRef& ref = plan->kernels[step.op];
+      auto types_of = [&](std::span<const ValueId> values) {
+        std::vector<std::optional<DType>> types;
+        for (ValueId v : values) types.push_back(v == kNone ? std::nullopt : std::optional(r.values[v].dtype));
+        return types;
+      };
+      p.kernels[s].rule = find_rule(ref.op, ref.kernel, types_of(r.operands(step)), types_of(r.results(step)));
+      p.kernels[s].entry = kernels.find(ref.kernel);
+      if (p.kernels[s].entry == nullptr)
+        return fail(Code::plan_invalid, "the kernel '{}' of {} is not in this build's {} kernels", ref.kernel,
+                    describe(*plan, step), kernels.isa());
+    }
+    for (uint32_t i = 0; i < r.symbols.size(); ++i) {
+      const Symbol& symbol = r.symbols[i];
+      const uint32_t step = symbol.source == Symbol::Source::outer ? kNone : made_by[p.lifetimes.owner[symbol.value]];
+      (step == kNone ? p.symbols_of_inputs : p.symbols_of_step[step]).push_back(i);
+    }
+  }
+  prepared.plan = std::move(plan);
+  prepared.kernels = &kernels;
+  return prepared;
+}
+
+}  // namespace tessera::plan
