@@ -15,22 +15,26 @@ constexpr size_t kMaxQuadratic = 1500;
 
 bool overlap(const Interval& a, const Interval& b) { return a.first <= b.last && b.first <= a.last; }
 
-// Places intervals in `order`, each into the tightest gap between those placed before that live at the same time.
-Colouring place_in_order(std::span<const Interval> intervals, const Order& order) {
+// Places intervals in `order`, each into the tightest gap between those placed before that live at the same time. A gap
+// above another interval is filled from its top, `ceiling` at most: so long-lived ones gather at both edges of the
+// arena, and leave the middle whole for large ones.
+Colouring place_in_order(std::span<const Interval> intervals, const Order& order, size_t ceiling) {
   Colouring result = {std::vector<size_t>(intervals.size(), 0), 0};
   std::vector<uint32_t> placed;  // by offset
   for (uint32_t i : order) {
     const size_t bytes = intervals[i].bytes;
     size_t end = 0, best = SIZE_MAX, best_gap = SIZE_MAX;
+    auto consider = [&](size_t top) {
+      if (top < end || top - end < bytes || top - end >= best_gap) return;
+      best = end == 0 ? 0 : top - bytes;
+      best_gap = top - end;
+    };
     for (uint32_t p : placed) {
       if (!overlap(intervals[p], intervals[i])) continue;
-      const size_t offset = result.offsets[p];
-      if (offset > end && offset - end >= bytes && offset - end < best_gap) {
-        best = end;
-        best_gap = offset - end;
-      }
-      end = std::max(end, offset + intervals[p].bytes);
+      consider(result.offsets[p]);
+      end = std::max(end, result.offsets[p] + intervals[p].bytes);
     }
+    consider(ceiling);
     const size_t at = best == SIZE_MAX ? end : best;
     result.offsets[i] = at;
     result.total = std::max(result.total, at + bytes);
@@ -127,7 +131,8 @@ Colouring colour(std::span<const Interval> intervals, size_t alignment) {
       if (best.total == bound) return;
       std::iota(order.begin(), order.end(), 0);
       std::stable_sort(order.begin(), order.end(), before);
-      if (Colouring next = place_in_order(sized, order); next.total < best.total) best = std::move(next);
+      for (size_t ceiling : {size_t{0}, bound})
+        if (Colouring next = place_in_order(sized, order, ceiling); next.total < best.total) best = std::move(next);
     };
     attempt(larger);
     attempt(wider);

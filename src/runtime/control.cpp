@@ -60,8 +60,12 @@ Result<std::vector<Value>> Executor::run_loop(const Active& a, const Step& step,
   const auto given = a.routine.operands(step);
   int64_t trips = INT64_MAX;
   int64_t condition = 1;
-  if (given[0] != plan::kNone) TESSERA_ASSIGN(trips, element(operands[0], "trip count of a loop"));
-  if (given[1] != plan::kNone) TESSERA_ASSIGN(condition, element(operands[1], "condition of a loop"));
+  if (given[0] != plan::kNone) {
+    TESSERA_ASSIGN(trips, element(operands[0], "trip count of a loop"));
+  }
+  if (given[1] != plan::kNone) {
+    TESSERA_ASSIGN(condition, element(operands[1], "condition of a loop"));
+  }
   std::vector<Value> inputs(operands.begin(), operands.end());
   const uint32_t n_stacks = step.results.count - step.carried;
   std::vector<std::vector<Value>> stacks(n_stacks);
@@ -102,8 +106,9 @@ Result<std::vector<Value>> Executor::run_scan(const Active& a, const Step& step,
   const uint32_t n_stacks = step.results.count - step.carried;
   std::vector<std::vector<Value>> stacks(n_stacks);
   for (int64_t i = 0; i < trips; ++i) {
-    for (uint32_t k = step.carried; k < step.carried + step.scanned; ++k)
+    for (uint32_t k = step.carried; k < step.carried + step.scanned; ++k) {
       TESSERA_ASSIGN(inputs[k], slice_of(*operands[k].tensor(), i));
+    }
     TESSERA_ASSIGN(std::vector<Value> results, call(step.routines[0], pointers_to(inputs), a.frame.symbols));
     for (uint32_t c = 0; c < step.carried; ++c) inputs[c] = std::move(results[c]);
     for (uint32_t k = 0; k < n_stacks; ++k) stacks[k].push_back(std::move(results[step.carried + k]));
@@ -162,8 +167,7 @@ Result<Value> Executor::stack(const Active& a, const Step& step, uint32_t result
       if (count > 0)
         std::memcpy(static_cast<char*>(stacked.mutable_data()) + i * count * (bits(dtype) / 8), from, first->bytes());
     } else {
-      for (int64_t k = 0; k < count; ++k)
-        encode(dtype, stacked.mutable_data(), i * count + k, decode(dtype, from, k));
+      for (int64_t k = 0; k < count; ++k) encode(dtype, stacked.mutable_data(), i * count + k, decode(dtype, from, k));
     }
   }
   return Value(std::move(stacked));

@@ -6,8 +6,8 @@
 
 namespace tessera::runtime {
 
-using plan::kNone;
 using plan::Kind;
+using plan::kNone;
 using plan::Place;
 using plan::Step;
 using plan::StepKind;
@@ -157,9 +157,15 @@ Status Executor::place_outputs(const Active& a, std::span<const Value* const> in
 Status Executor::run_step(const Active& a, uint32_t s) {
   if (stop_ != nullptr && stop_->load(std::memory_order_relaxed)) return fail(Code::interrupted, "the run was stopped");
   switch (a.routine.steps[s].kind) {
-    case StepKind::kernel: TESSERA_TRY(run_kernel(a, s)); break;
-    case StepKind::host: TESSERA_TRY(run_host(a, s)); break;
-    default: TESSERA_TRY(run_control(a, s)); break;
+    case StepKind::kernel:
+      TESSERA_TRY(run_kernel(a, s));
+      break;
+    case StepKind::host:
+      TESSERA_TRY(run_host(a, s));
+      break;
+    default:
+      TESSERA_TRY(run_control(a, s));
+      break;
   }
   TESSERA_TRY(learn_symbols(a, s));
   release(a, s);
@@ -177,19 +183,20 @@ Status Executor::run_kernel(const Active& a, uint32_t s) {
     TESSERA_TRY(allocate_late(a, step));
   }
   const plan::Lifetimes& l = a.prepared.lifetimes;
-  kernels::Args& args =
-      f.call.build(a.routine, step, *f.sizes, [&](ValueId v) { return f.memory[l.owner[v]]; });
+  kernels::Args& args = f.call.build(a.routine, step, *f.sizes, [&](ValueId v) { return f.memory[l.owner[v]]; });
   if (kernel.entry->scratch != nullptr) {
     if (late) TESSERA_TRY(grow(f.scratch, kernel.entry->scratch(args)));
     args.scratch = f.scratch.data();
   }
   args.parallel = &shared_.parallel;
   switch (kernel.entry->fn(args)) {
-    case kernels::kDone: return {};
+    case kernels::kDone:
+      return {};
     case kernels::kIndexOutOfRange:
       return fail(Code::index_out_of_range, "{}: an index is outside of the axis that it selects from",
                   plan_.kernels[step.op].op);
-    default: return fail(Code::value_invalid, "{}: a value is not one that it allows", plan_.kernels[step.op].op);
+    default:
+      return fail(Code::value_invalid, "{}: a value is not one that it allows", plan_.kernels[step.op].op);
   }
 }
 
@@ -211,11 +218,12 @@ Status Executor::run_host(const Active& a, uint32_t s) {
   std::vector<const Value*> pointers;
   for (size_t i = 0; i < operands.size(); ++i)
     pointers.push_back(a.routine.operands(step)[i] == kNone ? nullptr : &operands[i]);
-  TESSERA_ASSIGN(std::vector<Value> results, shared_.hosts[step.op]->run(HostCall{
-                                                 pointers, a.routine.symbols, a.frame.symbols, shared_.max_iterations}));
+  TESSERA_ASSIGN(
+      std::vector<Value> results,
+      shared_.hosts[step.op]->run(HostCall{pointers, a.routine.symbols, a.frame.symbols, shared_.max_iterations}));
   if (results.size() < step.results.count)
-    return fail(Code::internal, "'{}' gave {} results where {} are declared", plan_.host_ops[step.op].op, results.size(),
-                step.results.count);
+    return fail(Code::internal, "'{}' gave {} results where {} are declared", plan_.host_ops[step.op].op,
+                results.size(), step.results.count);
   return store_all(a, step, std::move(results));
 }
 
@@ -242,7 +250,9 @@ Status Executor::store(const Active& a, const Step& step, uint32_t result, Value
   TESSERA_TRY(plan::check_kind(declared, value, fmt::format("result {}", result)));
   if (is_tensor(declared)) {
     TESSERA_TRY(plan::check_type(a.routine, *f.sizes, v, *value.tensor(), fmt::format("result {}", result)));
-    if (!is_aligned(*value.tensor())) TESSERA_ASSIGN(value, copy_of(*value.tensor()));
+    if (!is_aligned(*value.tensor())) {
+      TESSERA_ASSIGN(value, copy_of(*value.tensor()));
+    }
     f.memory[v] = const_cast<void*>(value.tensor()->data());
   }
   live_.add(bytes_of(value));
@@ -307,15 +317,18 @@ Result<Value> Executor::read(const Active& a, ValueId v) {
 Result<std::vector<Value>> Executor::read_operands(const Active& a, const Step& step) {
   std::vector<Value> operands(step.operands.count);
   for (uint32_t i = 0; i < step.operands.count; ++i)
-    if (const ValueId v = a.routine.operands(step)[i]; v != kNone) TESSERA_ASSIGN(operands[i], read(a, v));
+    if (const ValueId v = a.routine.operands(step)[i]; v != kNone) {
+      TESSERA_ASSIGN(operands[i], read(a, v));
+    }
   return operands;
 }
 
 Result<Tensor> Executor::output_copy(const Tensor& tensor, const Tensor* buffer, std::string_view what) {
   if (buffer == nullptr || buffer->data() == nullptr || tensor.dtype() == DType::string) return copy_of(tensor);
   if (buffer->dtype() != tensor.dtype() || buffer->shape() != tensor.shape())
-    return fail(Code::shape_mismatch, "the memory given for {} is {}[{}], but it is {}[{}]", what, name(buffer->dtype()),
-                fmt::join(buffer->shape(), ", "), name(tensor.dtype()), fmt::join(tensor.shape(), ", "));
+    return fail(Code::shape_mismatch, "the memory given for {} is {}[{}], but it is {}[{}]", what,
+                name(buffer->dtype()), fmt::join(buffer->shape(), ", "), name(tensor.dtype()),
+                fmt::join(tensor.shape(), ", "));
   Tensor target = *buffer;
   std::copy_n(static_cast<const char*>(tensor.data()), tensor.bytes(), static_cast<char*>(target.mutable_data()));
   return target;
@@ -338,8 +351,9 @@ Result<std::vector<Value>> Executor::gather(const Active& a, std::span<const Ten
       results.push_back(f.values[v]);  // made in this run, in memory of its own
     } else {
       TESSERA_ASSIGN(Value held, read(a, v));
-      if (held.tensor() != nullptr)
+      if (held.tensor() != nullptr) {
         TESSERA_ASSIGN(held, output_copy(*held.tensor(), buffer, describe_output(a.routine, i)));
+      }
       results.push_back(std::move(held));
     }
   }

@@ -18,8 +18,8 @@ struct Frame {
   plan::Bindings symbols;  // those of the instance, and those learnt on the way
   plan::Sizes own_sizes;   // used once symbols have been learnt
   const plan::Sizes* sizes = nullptr;
-  std::vector<void*> memory;   // by value; set for owners of plain tensors
-  std::vector<Value> values;   // by value: inputs and constants (shared), boxed values, late buffers
+  std::vector<void*> memory;    // by value; set for owners of plain tensors
+  std::vector<Value> values;    // by value: inputs and constants (shared), boxed values, late buffers
   std::vector<Tensor> outputs;  // by output: the memory of those that buffers become
   plan::KernelCall call;
 };

@@ -28,7 +28,8 @@ class HostFunction {
   virtual Result<std::vector<Value>> run(const HostCall& call) const = 0;
 };
 
-// Makes the function of a host operator from what its maker wrote into it. Called once an operator, when a session is made.
+// Makes the function of a host operator from what its maker wrote into it. Called once an operator, when a session is
+// made.
 using HostResolver = std::function<Result<std::unique_ptr<HostFunction>>(const plan::HostOp&)>;
 
 }  // namespace tessera::runtime

@@ -45,10 +45,13 @@ Session::~Session() = default;
 Result<std::unique_ptr<Session>> Session::make(std::shared_ptr<const plan::Plan> plan, SessionOptions options) {
   auto impl = std::make_unique<Impl>(options.cached_shapes);
   Shared& shared = impl->shared;
-  if (options.kernels == nullptr) TESSERA_ASSIGN(options.kernels, kernels::chosen_set());
+  if (options.kernels == nullptr) {
+    TESSERA_ASSIGN(options.kernels, kernels::chosen_set());
+  }
   TESSERA_ASSIGN(shared.prepared, plan::prepare(plan, *options.kernels));
   for (const plan::HostOp& op : plan->host_ops) {
-    if (!options.host) return fail(Code::internal, "the plan needs '{}', but nothing runs operators without a kernel", op.op);
+    if (!options.host)
+      return fail(Code::internal, "the plan needs '{}', but nothing runs operators without a kernel", op.op);
     TESSERA_ASSIGN(std::unique_ptr<HostFunction> function, options.host(op));
     shared.hosts.push_back(std::move(function));
   }

@@ -19,19 +19,19 @@ class KernelSet;
 namespace tessera::runtime {
 
 struct SessionOptions {
-  int threads = 0;                             // 0: as many as the container gives
-  HostResolver host = {};                      // needed by plans with host steps
+  int threads = 0;                              // 0: as many as the container gives
+  HostResolver host = {};                       // needed by plans with host steps
   const kernels::KernelSet* kernels = nullptr;  // null: what TESSERA_ISA or the CPU says
-  size_t cached_shapes = 64;                   // instances kept, of all routines together
-  int64_t max_iterations = int64_t{1} << 24;   // of one loop; E0506 beyond
-  // Told of each constant that had to be copied because its memory is not aligned to its elements: the source is read no
-  // more, and its pages may be given back.
+  size_t cached_shapes = 64;                    // instances kept, of all routines together
+  int64_t max_iterations = int64_t{1} << 24;    // of one loop; E0506 beyond
+  // Told of each constant that had to be copied because its memory is not aligned to its elements: the source is read
+  // no more, and its pages may be given back.
   std::function<void(const void* data, size_t bytes)> release_source = {};
 };
 
 struct RunOptions {
-  // Memory for the outputs: empty, or one entry an output. A tensor with data must have the output's exact type and receives
-  // its elements without a copy where the plan allows; it must not overlap an input. Others are allocated.
+  // Memory for the outputs: empty, or one entry an output. A tensor with data must have the output's exact type and
+  // receives its elements without a copy where the plan allows; it must not overlap an input. Others are allocated.
   std::span<const Tensor> outputs = {};
   const std::atomic<bool>* stop = nullptr;  // E0504 between two steps once it is true
 };
@@ -53,9 +53,9 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // May be called from several threads at once: each run has its own memory. Inputs in the plan's order, not copied when
-  // aligned to their elements, and not changed unless they are states. Outputs own their memory, except those written into
-  // the caller's; a state is given out as the tensor that came in.
+  // May be called from several threads at once: each run has its own memory. Inputs in the plan's order, not copied
+  // when aligned to their elements, and not changed unless they are states. Outputs own their memory, except those
+  // written into the caller's; a state is given out as the tensor that came in.
   Result<std::vector<Value>> run(std::span<const Value> inputs, const RunOptions& options = {},
                                  RunReport* report = nullptr) const;
 
