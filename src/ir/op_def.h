@@ -2,6 +2,7 @@
 // ops.def.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 #include <tuple>
@@ -141,7 +142,7 @@ class Infer {
   // The operand's elements as Dims, where they are known.
   const Shape* contents(int i) const { return contents_of(i); }
   void result(DType dtype, Shape shape) { results.push_back(context.tensor(dtype, std::move(shape))); }
-  // Asserts a == b: proved, refuted (E0312 with `what`), or recorded as a guard.
+  // Asserts a == b: proved, refuted (E0312 with `what`, a plural: "the sizes of x and y"), or recorded as a guard.
   Status require_equal(Dim a, Dim b, std::string_view what);
   // The axis as an index in [0, rank): negative counts from the end; E0314.
   Result<int> axis(int64_t axis, int rank) const;
@@ -155,6 +156,8 @@ class Infer {
   }
 };
 
+// Numpy broadcasting of two sizes; nullopt when they provably differ and neither can be 1.
+std::optional<Dim> broadcast_dims(Infer& infer, Dim a, Dim b);
 // Numpy broadcasting of two shapes; sizes that can be neither proved equal nor proved 1 become a guard.
 Result<Shape> broadcast_shapes(Infer& infer, const Shape& a, const Shape& b);
 

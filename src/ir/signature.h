@@ -1,19 +1,21 @@
 // Signatures: "x[*B, M, K], w[N, K], b?[N] -> y[*B, M, N]". One line gives shape inference, verification, error text
 // and docs.
 //
-//   signature = operands "->" operands
-//   operand   = name ["?"] ["..."] "[" [axis {"," axis}] "]"     "?" optional, "..." any number of operands of this
-//   form axis      = "*" Letters ["|1"]                                a run of axes; with |1 numpy-broadcast against
-//   its other uses
-//             | term ["|1"]                                       |1: may be 1 where the others are larger
-//   term      = factor {"*" factor} ["/" number]                  "H*D", "D/2", "2*D", "1"
+//   signature = [operands] "->" results                       both: operand {"," operand}
+//   operand   = name ["?"] ["..."] "[" [axis {"," axis}] "]"  "?" optional, "..." one or more ("?...": or none) of this
+//                                                             form
+//   axis      = "*" Letters ["|1"]                            a run of axes; with |1 it broadcasts as numpy does
+//             | term ["|1"]                                   |1: may be 1 where the letter's other uses are larger
+//   term      = factor {"*" factor} ["/" number]              "H*D", "D/2" (without remainder), "2*D", "1"
 //   factor    = Letters | number
 //
+// Letters that stand in a "..." operand only are each of its items' own: "xs...[*S] -> y[*R]" are any shapes,
+// "xs...[*S] -> y[*S]" equal ones. Where nothing else tells how the axes of "[*B, *C]" divide, *B takes them all.
+//
 // Types: "x, w, y: float; i: i64|i32". A clause names values that share one type out of the alternatives; "each" before
-// the names
-// ("each x, w: float") lets them differ. Alternatives are type names or the classes float, int, number (float|int), any
-// (number|bool), index (i64|i32). "-> attr" as the only alternative means the type that the attribute of this name
-// gives.
+// the names ("each x, w: float") lets them differ. Alternatives are type names or the classes float (f32|f16|bf16|f64),
+// int, number (float|int), index (i64|i32) and any (all but string). "-> attr" as the only alternative means the type
+// that the attribute of this name gives. Without types, any will do; without a signature, operands are not checked.
 #pragma once
 
 #include <string>
@@ -45,12 +47,14 @@ struct Signature {
   std::vector<SignatureOperand> operands;
   std::vector<SignatureOperand> results;
   int min_operands() const;
+  std::string form(const SignatureOperand& operand) const;  // "[*B, M, 2*D]"
+  std::string form(const SignatureAxis& axis) const;
   bool repeated() const { return !operands.empty() && operands.back().repeated; }
 };
 
 // Parses an OpDef's signature and types. An OpDef that does not parse is a bug of ours: E0901.
 Result<Signature> parse_signature(const OpDef& op);
-// The parsed signature of `op`, parsed once a process and kept (thread-safe).
+// The parsed signature of `op`, parsed once a process and kept: `op` must live as long. Thread-safe.
 const Signature& signature_of(const OpDef& op);
 
 // Checks operand count (E0301), types (E0302), ranks (E0303) and shapes (E0312; guards where neither provable nor
@@ -58,5 +62,9 @@ const Signature& signature_of(const OpDef& op);
 // and both facts: "linear: K is 64 in x[2, 5, 64] (axis 2) but 32 in w[128, 32] (axis 1)". Operands of unknown rank
 // match anything and make results of unknown rank unless their axes are known otherwise.
 Status apply_signature(Infer& infer);
+
+// Concrete shapes that satisfy the signature, for tests and benchmarks: for each declared operand the shapes of those
+// given (an optional one has none now and then, a repeated one several). Equal seeds give equal shapes; none is empty.
+std::vector<std::vector<Dims>> random_shapes(const Signature& signature, uint64_t seed);
 
 }  // namespace tessera::ir
