@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -61,7 +62,8 @@ class Interpreter {
 
 // Runs a node over Dims: shape folding. nullopt when the op does not fold or a comparison cannot be decided.
 std::optional<std::vector<Shape>> fold_dims(const OpDef& op, const Attrs& attrs, std::span<const TypeRef> types,
-                                            std::span<const Shape* const> contents, std::span<const TypeRef> results);
+                                            std::span<const Shape* const> contents, std::span<const TypeRef> results,
+                                            Context& context);
 
 Result<RefValue> to_ref(const Value& value);
 Result<Value> from_ref(const RefValue& value);
