@@ -6,12 +6,13 @@
 #include <vector>
 
 #include "tensor/dim.h"
+#include "tensor/scalar.h"
 #include "tessera/tensor.h"
 
 namespace tessera::ir {
 
 // Wide enough for every i64 and u64 and for their sums and products before these are wrapped to the declared type.
-__extension__ typedef __int128 Int;
+using Int = Int128;
 
 // Floats are doubles, integers and booleans are Ints (or Dims while shapes are folded).
 struct Array {

@@ -28,11 +28,16 @@ int64_t small_count(const Type& type) {
 
 AttrValue default_of(const AttrSpec& spec) {
   switch (spec.kind) {
-    case AttrKind::real: return spec.real_default;
-    case AttrKind::integers: return std::vector<int64_t>();
-    case AttrKind::dims: return Shape();
-    case AttrKind::view: return View();
-    default: return spec.integer_default;
+    case AttrKind::real:
+      return spec.real_default;
+    case AttrKind::integers:
+      return std::vector<int64_t>();
+    case AttrKind::dims:
+      return Shape();
+    case AttrKind::view:
+      return View();
+    default:
+      return spec.integer_default;
   }
 }
 
@@ -62,7 +67,8 @@ Status Builder::take_status() {
   return tl::unexpected<Error>(std::move(error));
 }
 
-Xs Builder::add(const OpDef& op, std::span<const X> operands, std::vector<AttrValue> attrs, std::vector<Graph> regions) {
+Xs Builder::add(const OpDef& op, std::span<const X> operands, std::vector<AttrValue> attrs,
+                std::vector<Graph> regions) {
   // Absent results let the formulas that follow run through without a check after every step.
   const Xs absent(8, X{this, kNoValue});
   if (error_) return absent;
@@ -85,7 +91,8 @@ Xs Builder::add(const OpDef& op, std::span<const X> operands, std::vector<AttrVa
 
   Infer infer{op, A(op, *interned), context(), types, regions};
   infer.contents_list = known;
-  Status inferred = apply_signature(infer);
+  Status inferred;
+  if (!op.signature.empty()) inferred = apply_signature(infer);
   if (inferred && op.infer != nullptr) inferred = op.infer(infer);
   if (!inferred) {
     fail_with(std::move(inferred.error()));
@@ -93,7 +100,8 @@ Xs Builder::add(const OpDef& op, std::span<const X> operands, std::vector<AttrVa
   }
   for (Guard& guard : infer.guards) {
     guard.location = location_;
-    if (std::find(graph_.guards.begin(), graph_.guards.end(), guard) == graph_.guards.end()) graph_.guards.push_back(guard);
+    if (std::find(graph_.guards.begin(), graph_.guards.end(), guard) == graph_.guards.end())
+      graph_.guards.push_back(guard);
   }
   NodeId node = graph_.add_node(op, ids, interned, infer.results, location_, std::move(regions));
 

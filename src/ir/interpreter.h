@@ -51,10 +51,12 @@ class Interpreter {
   Result<std::vector<RefValue>> run_node(const OpDef& op, const Attrs& attrs, std::span<const RefValue* const> operands,
                                          std::span<const TypeRef> types, std::span<const Graph> regions,
                                          Context* context, const DimBindings* bindings) const;
+  // Runs a nested graph; symbols of the graph around it are bound as `bindings` says.
+  Result<std::vector<RefValue>> run_region(const Graph& region, std::span<const RefValue> inputs,
+                                           const DimBindings* bindings) const;
   const InterpreterOptions& options() const { return options_; }
 
  private:
-  friend class Eval;
   Result<std::vector<RefValue>> run_bound(const Graph& graph, std::span<const RefValue> inputs,
                                           DimBindings bindings) const;
   InterpreterOptions options_;

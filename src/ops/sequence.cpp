@@ -1,0 +1,246 @@
+// Lists and optional values. ONNX's sequence and optional operators.
+#include "ops/ops.h"
+#include "ops/reference.h"
+
+namespace tessera::ops {
+namespace {
+
+using ir::Infer;
+using ir::Kind;
+using ir::OpDef;
+using ir::RefValue;
+using ir::TypeRef;
+
+Status need(const Infer& infer, int i, Kind kind, std::string_view what) {
+  if (infer.has(i) && infer.operands[static_cast<size_t>(i)]->kind == kind) return {};
+  return fail(Code::dtype_mismatch, "{}: operand {} is {} but must be {}", infer.op.name, i,
+              infer.has(i) ? to_string(*infer.operands[static_cast<size_t>(i)]) : "absent", what);
+}
+
+// Items of one list share the element type and may differ in shape: axes that differ become sizes that only the run
+// tells.
+TypeRef item_type(ir::Context& context, std::span<const TypeRef> types) {
+  TypeRef joined = types[0];
+  for (TypeRef type : types.subspan(1)) {
+    if (type == joined) continue;
+    if (!type->is_tensor() || !joined->is_tensor() || type->dtype != joined->dtype) return nullptr;
+    return context.unranked(joined->dtype);
+  }
+  return joined;
+}
+
+// Sizes of an item hold for that item only, so what comes out of a list has sizes of its own.
+TypeRef fresh_item(ir::Context& context, TypeRef type) {
+  if (!type->is_tensor() || !type->ranked) return type;
+  Shape shape;
+  for (Dim d : type->shape) shape.push_back(d.is_const() ? d : context.dims().fresh("item"));
+  return context.tensor(type->dtype, std::move(shape));
+}
+
+Status infer_make(Infer& infer) {
+  if (infer.operands.empty()) {
+    infer.results.push_back(infer.context.sequence(infer.context.unranked(infer.attrs["dtype"])));
+    return {};
+  }
+  TypeRef item = item_type(infer.context, infer.operands);
+  if (item == nullptr) return fail(Code::dtype_mismatch, "seq_make: its operands differ in type");
+  infer.results.push_back(infer.context.sequence(item));
+  return {};
+}
+Status eval_make(Eval& e) {
+  RefValue::List list{e.operands.empty() ? e.attrs["dtype"] : DType::f32, {}};
+  for (const RefValue* v : e.operands) list.items.push_back(*v);
+  if (!e.operands.empty() && e.operands[0]->held.index() == 0) list.element = e.in(0).dtype;
+  e.out(RefValue{std::move(list)});
+  return {};
+}
+
+Result<size_t> position(Eval& e, int operand, size_t length, size_t limit) {
+  if (!e.has(operand)) return length;
+  Int at = e.in(operand).of<Int>()[0];
+  if (at < 0) at += static_cast<Int>(length);
+  if (at < 0 || at >= static_cast<Int>(limit))
+    return fail(Code::index_out_of_range, "{}: position {} in a list of {}", e.op.name, static_cast<int64_t>(at),
+                length);
+  return static_cast<size_t>(at);
+}
+
+Status infer_at(Infer& infer) {
+  TESSERA_TRY(need(infer, 0, Kind::sequence, "a sequence"));
+  TESSERA_TRY(need(infer, 1, Kind::tensor, "a tensor"));
+  infer.results.push_back(fresh_item(infer.context, infer.operands[0]->element));
+  return {};
+}
+Status eval_at(Eval& e) {
+  const RefValue::List& list = e.operands[0]->list();
+  TESSERA_ASSIGN(size_t at, position(e, 1, list.items.size(), list.items.size()));
+  e.out(list.items[at]);
+  return {};
+}
+
+Status infer_insert(Infer& infer) {
+  TESSERA_TRY(need(infer, 0, Kind::sequence, "a sequence"));
+  const TypeRef types[] = {infer.operands[0]->element, infer.operands[1]};
+  // A list without items says nothing about the shape of those to come.
+  TypeRef item =
+      types[0]->is_tensor() && !types[0]->ranked && types[1]->is_tensor() && types[0]->dtype == types[1]->dtype
+          ? types[0]
+          : item_type(infer.context, types);
+  if (item == nullptr)
+    return fail(Code::dtype_mismatch, "seq_insert: {} into a list of {}", to_string(*types[1]), to_string(*types[0]));
+  infer.results.push_back(infer.context.sequence(item));
+  return {};
+}
+Status eval_insert(Eval& e) {
+  RefValue::List list = e.operands[0]->list();
+  TESSERA_ASSIGN(size_t at, position(e, 2, list.items.size(), list.items.size() + 1));
+  list.items.insert(list.items.begin() + static_cast<ptrdiff_t>(at), *e.operands[1]);
+  e.out(RefValue{std::move(list)});
+  return {};
+}
+
+Status infer_erase(Infer& infer) {
+  TESSERA_TRY(need(infer, 0, Kind::sequence, "a sequence"));
+  infer.results.push_back(infer.operands[0]);
+  return {};
+}
+Status eval_erase(Eval& e) {
+  RefValue::List list = e.operands[0]->list();
+  if (list.items.empty()) return fail(Code::value_invalid, "seq_erase: the list is empty");
+  size_t at = list.items.size() - 1;
+  if (e.has(1)) {
+    TESSERA_ASSIGN(at, position(e, 1, list.items.size(), list.items.size()));
+  }
+  list.items.erase(list.items.begin() + static_cast<ptrdiff_t>(at));
+  e.out(RefValue{std::move(list)});
+  return {};
+}
+
+Status infer_length(Infer& infer) {
+  TESSERA_TRY(need(infer, 0, Kind::sequence, "a sequence"));
+  infer.result(DType::i64, {});
+  return {};
+}
+Status eval_length(Eval& e) {
+  e.out(Array{DType::i64, {}, std::vector<Int>{static_cast<Int>(e.operands[0]->list().items.size())}});
+  return {};
+}
+
+Status infer_concat(Infer& infer) {
+  TESSERA_TRY(need(infer, 0, Kind::sequence, "a sequence"));
+  TypeRef item = infer.operands[0]->element;
+  if (!item->is_tensor())
+    return fail(Code::dtype_mismatch, "seq_concat: the items are {}, not tensors", to_string(*item));
+  if (!item->ranked) {
+    infer.results.push_back(item);
+    return {};
+  }
+  bool stack = infer.attrs.flag("stack");
+  Shape shape;
+  for (Dim d : item->shape) shape.push_back(d.is_const() ? d : infer.dims().fresh("item"));
+  int rank = static_cast<int>(shape.size()) + (stack ? 1 : 0);
+  TESSERA_ASSIGN(int axis, infer.axis(infer.attrs.integer("axis"), rank));
+  Dim total = infer.dims().fresh("items");
+  if (stack) {
+    shape.insert(shape.begin() + axis, total);
+  } else {
+    shape[static_cast<size_t>(axis)] = total;
+  }
+  infer.result(item->dtype, std::move(shape));
+  return {};
+}
+Status eval_concat(Eval& e) {
+  const RefValue::List& list = e.operands[0]->list();
+  if (list.items.empty()) return fail(Code::value_invalid, "seq_concat: the list is empty");
+  bool stack = e.attrs.flag("stack");
+  std::vector<RefValue> items;
+  int64_t axis = e.attrs.integer("axis");
+  if (axis < 0) axis += list.items[0].array().rank() + (stack ? 1 : 0);
+  for (const RefValue& item : list.items) {
+    Array array = item.array();
+    if (stack) array.shape.insert(array.shape.begin() + axis, 1);
+    items.push_back({std::make_shared<const Array>(std::move(array))});
+  }
+  std::vector<const RefValue*> operands;
+  for (const RefValue& item : items) operands.push_back(&item);
+  TESSERA_ASSIGN(e.results,
+                 e.interpreter->run_node(ops::concat, ir::Attrs{{axis}}, operands, {}, {}, nullptr, nullptr));
+  return {};
+}
+
+Status infer_optional(Infer& infer) {
+  TypeRef element = infer.has(0) ? infer.operands[0] : infer.context.unranked(infer.attrs["dtype"]);
+  infer.results.push_back(infer.context.optional(element));
+  return {};
+}
+Status eval_optional(Eval& e) {
+  RefValue::Maybe maybe;
+  if (e.has(0)) maybe.value = std::make_shared<const RefValue>(*e.operands[0]);
+  e.out(RefValue{std::move(maybe)});
+  return {};
+}
+
+// What is not an optional counts as present.
+Status infer_has(Infer& infer) {
+  infer.result(DType::boolean, {});
+  return {};
+}
+Status eval_has(Eval& e) {
+  const auto* maybe = e.has(0) ? std::get_if<RefValue::Maybe>(&e.operands[0]->held) : nullptr;
+  bool present = e.has(0) && (maybe == nullptr || maybe->value != nullptr);
+  e.out(Array{DType::boolean, {}, std::vector<Int>{present}});
+  return {};
+}
+
+Status infer_get(Infer& infer) {
+  if (!infer.has(0)) return fail(Code::arity, "opt_get: its operand is absent");
+  bool optional = infer.operands[0]->kind == Kind::optional;
+  infer.results.push_back(optional ? fresh_item(infer.context, infer.operands[0]->element) : infer.operands[0]);
+  return {};
+}
+Status eval_get(Eval& e) {
+  const auto* maybe = std::get_if<RefValue::Maybe>(&e.operands[0]->held);
+  if (maybe != nullptr && maybe->value == nullptr)
+    return fail(Code::value_invalid, "opt_get: the optional holds nothing");
+  e.out(maybe ? *maybe->value : *e.operands[0]);
+  return {};
+}
+
+}  // namespace
+
+constinit const OpDef seq_make = {.name = "seq_make",
+                                  .doc = "(xs...) A list of the operands; an empty one of `dtype`.",
+                                  .attrs = {{"dtype", ir::AttrKind::dtype}},
+                                  .infer = infer_make,
+                                  .reference = eval_make};
+constinit const OpDef seq_at = {.name = "seq_at",
+                                .doc = "(list, position) One item; negative positions count from the end.",
+                                .infer = infer_at,
+                                .reference = eval_at};
+constinit const OpDef seq_insert = {.name = "seq_insert",
+                                    .doc = "(list, x, position?) The list with x at the position, or at its end.",
+                                    .infer = infer_insert,
+                                    .reference = eval_insert};
+constinit const OpDef seq_erase = {
+    .name = "seq_erase",
+    .doc = "(list, position?) The list without the item at the position, or without its last.",
+    .infer = infer_erase,
+    .reference = eval_erase};
+constinit const OpDef seq_length = {
+    .name = "seq_length", .doc = "(list) How many items.", .infer = infer_length, .reference = eval_length};
+constinit const OpDef seq_concat = {.name = "seq_concat",
+                                    .doc = "(list) The items one after another along `axis`, a new one when `stack`.",
+                                    .attrs = {ir::int_attr("axis"), ir::bool_attr("stack", false)},
+                                    .infer = infer_concat,
+                                    .reference = eval_concat};
+constinit const OpDef opt_make = {.name = "opt_make",
+                                  .doc = "(x?) An optional that holds x, or nothing.",
+                                  .attrs = {{"dtype", ir::AttrKind::dtype}},
+                                  .infer = infer_optional,
+                                  .reference = eval_optional};
+constinit const OpDef opt_has = {
+    .name = "opt_has", .doc = "(x?) Whether the optional holds a value.", .infer = infer_has, .reference = eval_has};
+constinit const OpDef opt_get = {
+    .name = "opt_get", .doc = "(x) What the optional holds.", .infer = infer_get, .reference = eval_get};
+
+}  // namespace tessera::ops
