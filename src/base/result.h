@@ -1,7 +1,7 @@
 // Making and passing on errors. See include/tessera/error.h for the types.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "tessera/error.h"
 

@@ -1,5 +1,7 @@
 #include "ir/core_ops.h"
 
+#include <fmt/format.h>
+
 #include "base/result.h"
 #include "ir/interpreter.h"
 

@@ -1,5 +1,7 @@
 #include "ir/interpreter.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/result.h"

@@ -108,10 +108,10 @@ using InferFn = Status (*)(Infer&);
 using ReferenceFn = Status (*)(Eval&);
 
 struct OpDef {
-  std::string_view name;
-  std::string_view doc = {};   // one sentence, with the source: paper or specification
-  std::string_view signature;  // "x[*B, C], g?[C] -> y[*B, C]"; grammar in ir/signature.h
-  std::string_view types;      // "x, g, y: float"
+  std::string_view name = {};
+  std::string_view doc = {};        // one sentence, with the source: paper or specification
+  std::string_view signature = {};  // "x[*B, C], g?[C] -> y[*B, C]"; grammar in ir/signature.h
+  std::string_view types = {};      // "x, g, y: float"
   AttrSpecs attrs = {};
   InferFn infer = nullptr;
   Meaning meaning = {};             // composites

@@ -1,4 +1,6 @@
 // Control flow. Nested graphs are closed: what they use from outside comes in as operands.
+#include <fmt/format.h>
+
 #include "ops/ops.h"
 #include "ops/reference.h"
 
@@ -212,14 +214,14 @@ Status eval_scan(Eval& e) {
 
 }  // namespace
 
-constinit const OpDef branch = {
+constinit const OpDef branch_op = {
     .name = "branch",
     .doc = "(condition, captured...) Runs the first nested graph when the condition holds, else the second.",
     .infer = infer_branch,
     .reference = eval_branch,
     .regions = 2,
 };
-constinit const OpDef loop = {
+constinit const OpDef loop_op = {
     .name = "loop",
     .doc =
         "(trips?, condition?, carried..., captured...) Runs the body at most `trips` times while the condition holds; "
@@ -229,7 +231,7 @@ constinit const OpDef loop = {
     .reference = eval_loop,
     .regions = 1,
 };
-constinit const OpDef scan = {
+constinit const OpDef scan_op = {
     .name = "scan",
     .doc =
         "(carried..., sliced..., captured...) Runs the body once for each slice along axis 0 of the sliced operands; "

@@ -1,4 +1,6 @@
 // Reading and writing by index.
+#include <fmt/format.h>
+
 #include "ops/ops.h"
 #include "ops/reference.h"
 
@@ -330,7 +332,7 @@ constexpr std::string_view kReductions = "none|add|mul|min|max";
 
 }  // namespace
 
-constinit const OpDef gather = {
+constinit const OpDef gather_op = {
     .name = "gather",
     .doc = "x indexed along `axis`, which the index's axes replace; negative indices count from the end.",
     .signature = "x[*S], index[*I] -> y[*R]",
@@ -340,7 +342,7 @@ constinit const OpDef gather = {
     .reference = eval_gather,
     .folds_dims = true,
 };
-constinit const OpDef gather_elements = {
+constinit const OpDef gather_elements_op = {
     .name = "gather_elements",
     .doc = "y[i, j] = x[index[i, j], j] for axis 0, and so on (ONNX GatherElements).",
     .signature = "x[*S], index[*I] -> y[*I]",
@@ -349,7 +351,7 @@ constinit const OpDef gather_elements = {
     .infer = infer_gather_elements,
     .reference = eval_gather_elements,
 };
-constinit const OpDef gather_nd = {
+constinit const OpDef gather_nd_op = {
     .name = "gather_nd",
     .doc =
         "Slices of x at the points that the last axis of the index gives, behind `batch_dims` shared axes (ONNX "
@@ -360,7 +362,7 @@ constinit const OpDef gather_nd = {
     .infer = infer_gather_nd,
     .reference = eval_gather_nd,
 };
-constinit const OpDef scatter_elements = {
+constinit const OpDef scatter_elements_op = {
     .name = "scatter_elements",
     .doc = "x with updates written at index along `axis`, in order, combined by `reduction` (ONNX ScatterElements).",
     .signature = "x[*S], index[*I], updates[*I] -> y[*S]",
@@ -369,7 +371,7 @@ constinit const OpDef scatter_elements = {
     .infer = infer_scatter_elements,
     .reference = eval_scatter_elements,
 };
-constinit const OpDef scatter_nd = {
+constinit const OpDef scatter_nd_op = {
     .name = "scatter_nd",
     .doc = "x with slices of updates written at the points that the last axis of the index gives (ONNX ScatterND).",
     .signature = "x[*S], index[*I], updates[*U] -> y[*S]",
@@ -378,7 +380,7 @@ constinit const OpDef scatter_nd = {
     .infer = infer_scatter_nd,
     .reference = eval_scatter_nd,
 };
-constinit const OpDef reshape_to = {
+constinit const OpDef reshape_to_op = {
     .name = "reshape_to",
     .doc = "The elements in row-major order under a shape known only during the run.",
     .signature = "x[*S], shape[N] -> y[*R]",
@@ -386,7 +388,7 @@ constinit const OpDef reshape_to = {
     .infer = infer_runtime_shape,
     .reference = eval_reshape_to,
 };
-constinit const OpDef broadcast_to = {
+constinit const OpDef broadcast_to_op = {
     .name = "broadcast_to",
     .doc = "x repeated along axes of size 1 to a shape known only during the run (both ways, as ONNX Expand).",
     .signature = "x[*S], shape[N] -> y[*R]",

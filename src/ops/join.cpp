@@ -223,7 +223,7 @@ Status eval_range(Eval& e) {
 
 }  // namespace
 
-constinit const OpDef concat = {
+constinit const OpDef concat_op = {
     .name = "concat",
     .doc = "Operands one after another along the axis.",
     .signature = "xs...[*S] -> y[*R]",
@@ -233,7 +233,7 @@ constinit const OpDef concat = {
     .reference = eval_concat,
     .folds_dims = true,
 };
-constinit const OpDef pad = {
+constinit const OpDef pad_op = {
     .name = "pad",
     .doc = "x with `low` and `high` elements of `value` (0 when absent) before and after each axis.",
     .signature = "x[*S], value?[] -> y[*R]",
@@ -242,7 +242,7 @@ constinit const OpDef pad = {
     .infer = infer_pad,
     .reference = eval_pad,
 };
-constinit const OpDef pad_to = {
+constinit const OpDef pad_to_op = {
     .name = "pad_to",
     .doc = "pad with sizes known only during the run: pads = [low of every axis, high of every axis].",
     .signature = "x[*S], pads[P], value?[] -> y[*R]",
@@ -250,7 +250,7 @@ constinit const OpDef pad_to = {
     .infer = infer_pad_to,
     .reference = eval_pad_to,
 };
-constinit const OpDef iota = {
+constinit const OpDef iota_op = {
     .name = "iota",
     .doc = "The index along `axis`.",
     .signature = "-> y[*S]",
@@ -260,7 +260,7 @@ constinit const OpDef iota = {
     .reference = eval_iota,
     .folds_dims = true,
 };
-constinit const OpDef random = {
+constinit const OpDef random_op = {
     .name = "random",
     .doc =
         "Random numbers: uniform in [low, high), or normal with mean `low` and deviation `high`; drawn from the seed "
@@ -274,7 +274,7 @@ constinit const OpDef random = {
     .reference = eval_random,
     .pure = false,
 };
-constinit const OpDef range = {
+constinit const OpDef range_op = {
     .name = "range",
     .doc = "0, 1, ..., n - 1.",
     .signature = "n[] -> y[R]",

@@ -7,7 +7,7 @@ using ir::OpDef;
 using ir::Opt;
 using ir::X;
 
-constinit const OpDef linear = {
+constinit const OpDef linear_op = {
     .name = "linear",
     .doc = "x w^T + b, with the weight as [outputs, inputs].",
     .signature = "x[*B, K], w[N, K], b?[N] -> y[*B, N]",

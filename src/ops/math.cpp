@@ -21,11 +21,11 @@ int normal_axis(int axis, int rank) { return axis < 0 ? axis + rank : axis; }
 
 X like(X x, double value) { return x ? x.builder->scalar(x.dtype(), value) : absent(x); }
 
-X operator+(X a, X b) { return binary(ops::add, a, b); }
-X operator-(X a, X b) { return binary(ops::sub, a, b); }
-X operator*(X a, X b) { return binary(ops::mul, a, b); }
-X operator/(X a, X b) { return binary(ops::div, a, b); }
-X operator-(X a) { return unary(ops::neg, a); }
+X operator+(X a, X b) { return binary(ops::add_op, a, b); }
+X operator-(X a, X b) { return binary(ops::sub_op, a, b); }
+X operator*(X a, X b) { return binary(ops::mul_op, a, b); }
+X operator/(X a, X b) { return binary(ops::div_op, a, b); }
+X operator-(X a) { return unary(ops::neg_op, a); }
 X operator+(X a, double b) { return a + like(a, b); }
 X operator-(X a, double b) { return a - like(a, b); }
 X operator*(X a, double b) { return a * like(a, b); }
@@ -35,36 +35,36 @@ X operator-(double a, X b) { return like(b, a) - b; }
 X operator*(double a, X b) { return like(b, a) * b; }
 X operator/(double a, X b) { return like(b, a) / b; }
 
-X abs(X x) { return unary(ops::abs, x); }
-X exp(X x) { return unary(ops::exp, x); }
-X log(X x) { return unary(ops::log, x); }
-X sqrt(X x) { return unary(ops::sqrt, x); }
-X rsqrt(X x) { return unary(ops::rsqrt, x); }
-X tanh(X x) { return unary(ops::tanh, x); }
-X erf(X x) { return unary(ops::erf, x); }
-X floor(X x) { return unary(ops::floor, x); }
+X abs(X x) { return unary(ops::abs_op, x); }
+X exp(X x) { return unary(ops::exp_op, x); }
+X log(X x) { return unary(ops::log_op, x); }
+X sqrt(X x) { return unary(ops::sqrt_op, x); }
+X rsqrt(X x) { return unary(ops::rsqrt_op, x); }
+X tanh(X x) { return unary(ops::tanh_op, x); }
+X erf(X x) { return unary(ops::erf_op, x); }
+X floor(X x) { return unary(ops::floor_op, x); }
 X square(X x) { return x * x; }
-X min(X a, X b) { return binary(ops::min, a, b); }
-X max(X a, X b) { return binary(ops::max, a, b); }
-X mod(X a, X b) { return binary(ops::mod, a, b); }
-X pow(X a, X b) { return binary(ops::pow, a, b); }
+X min(X a, X b) { return binary(ops::min_op, a, b); }
+X max(X a, X b) { return binary(ops::max_op, a, b); }
+X mod(X a, X b) { return binary(ops::mod_op, a, b); }
+X pow(X a, X b) { return binary(ops::pow_op, a, b); }
 
-X equal(X a, X b) { return binary(ops::equal, a, b); }
-X less(X a, X b) { return binary(ops::less, a, b); }
-X less_equal(X a, X b) { return binary(ops::less_equal, a, b); }
-X logical_not(X x) { return unary(ops::logical_not, x); }
-X logical_and(X a, X b) { return binary(ops::logical_and, a, b); }
-X logical_or(X a, X b) { return binary(ops::logical_or, a, b); }
-X select(X condition, X a, X b) { return condition.builder->add1(ops::select, {condition, a, b}); }
+X equal(X a, X b) { return binary(ops::equal_op, a, b); }
+X less(X a, X b) { return binary(ops::less_op, a, b); }
+X less_equal(X a, X b) { return binary(ops::less_equal_op, a, b); }
+X logical_not(X x) { return unary(ops::logical_not_op, x); }
+X logical_and(X a, X b) { return binary(ops::logical_and_op, a, b); }
+X logical_or(X a, X b) { return binary(ops::logical_or_op, a, b); }
+X select(X condition, X a, X b) { return condition.builder->add1(ops::select_op, {condition, a, b}); }
 
 X cast(X x, DType to) {
   if (!x || x.dtype() == to) return x;
-  return x.builder->add1(ops::cast, {x}, {static_cast<int64_t>(to)});
+  return x.builder->add1(ops::cast_op, {x}, {static_cast<int64_t>(to)});
 }
 
 X sum(X x, Axes axes) {
   if (!x || axes.empty()) return x;
-  return x.builder->add1(ops::reduce_sum, {x}, {normal_axes(x, std::move(axes))});
+  return x.builder->add1(ops::reduce_sum_op, {x}, {normal_axes(x, std::move(axes))});
 }
 X mean(X x, Axes axes) {
   if (!x || axes.empty()) return x;
@@ -75,14 +75,14 @@ X mean(X x, Axes axes) {
 }
 X reduce_max(X x, Axes axes) {
   if (!x || axes.empty()) return x;
-  return x.builder->add1(ops::reduce_max, {x}, {normal_axes(x, std::move(axes))});
+  return x.builder->add1(ops::reduce_max_op, {x}, {normal_axes(x, std::move(axes))});
 }
 X reduce_min(X x, Axes axes) {
   if (!x || axes.empty()) return x;
-  return x.builder->add1(ops::reduce_min, {x}, {normal_axes(x, std::move(axes))});
+  return x.builder->add1(ops::reduce_min_op, {x}, {normal_axes(x, std::move(axes))});
 }
 
-X dot(X a, X b) { return binary(ops::dot, a, b); }
+X dot(X a, X b) { return binary(ops::dot_op, a, b); }
 X matmul(X a, X b) { return dot(a, swap_axes(b, -1, -2)); }
 
 X transpose(X x, std::vector<int> permutation) {
@@ -125,19 +125,19 @@ X slice(X x, int axis, Dim start, Dim size, Dim step) {
 }
 X concat(Xs xs, int axis) {
   if (xs.size() == 1) return xs[0];
-  return xs[0].builder->add(ops::concat, xs, {static_cast<int64_t>(axis)})[0];
+  return xs[0].builder->add(ops::concat_op, xs, {static_cast<int64_t>(axis)})[0];
 }
 X pad(X x, Shape low, Shape high, X value) {
   auto zero = [](const Dim& d) { return d.is(0); };
   if (!x || (std::all_of(low.begin(), low.end(), zero) && std::all_of(high.begin(), high.end(), zero))) return x;
-  return x.builder->add1(ops::pad, {x, value}, {std::move(low), std::move(high)});
+  return x.builder->add1(ops::pad_op, {x, value}, {std::move(low), std::move(high)});
 }
 X gather(X x, X index, int axis) {
   if (!x) return x;
-  return x.builder->add1(ops::gather, {x, index}, {static_cast<int64_t>(normal_axis(axis, x.rank()))});
+  return x.builder->add1(ops::gather_op, {x, index}, {static_cast<int64_t>(normal_axis(axis, x.rank()))});
 }
 X iota(Builder& builder, Shape shape, int axis, DType dtype) {
-  return builder.add1(ops::iota, {}, {std::move(shape), static_cast<int64_t>(axis), static_cast<int64_t>(dtype)});
+  return builder.add1(ops::iota_op, {}, {std::move(shape), static_cast<int64_t>(axis), static_cast<int64_t>(dtype)});
 }
 
 }  // namespace tessera::ir

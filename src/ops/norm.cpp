@@ -18,7 +18,7 @@ using ir::Opt;
 using ir::X;
 using ir::Xs;
 
-constinit const OpDef layer_norm = {
+constinit const OpDef layer_norm_op = {
     .name = "layer_norm",
     .doc =
         "(x - mean) / sqrt(variance + eps) g + b over the last `axes` axes; also the mean and the inverse deviation. "
@@ -50,7 +50,7 @@ constinit const OpDef layer_norm = {
         },
 };
 
-constinit const OpDef rms_norm = {
+constinit const OpDef rms_norm_op = {
     .name = "rms_norm",
     .doc = "x / sqrt(mean(x^2) + eps) g over the last `axes` axes. Zhang and Sennrich 2019, eq. 4.",
     .signature = "x[*S], g?[*G|1] -> y[*S]",

@@ -12,7 +12,7 @@ constexpr const ir::OpDef* kOps[] = {
     &ir::core::dims,
     &ir::core::view,
     &ir::core::copy,
-#define TESSERA_OP(name) &name,
+#define TESSERA_OP(name) &name##_op,
 #include "ops/ops.def"
 #undef TESSERA_OP
 };

@@ -8,7 +8,7 @@
 
 namespace tessera::ops {
 
-#define TESSERA_OP(name) extern constinit const ir::OpDef name;
+#define TESSERA_OP(name) extern constinit const ir::OpDef name##_op;
 #include "ops/ops.def"
 #undef TESSERA_OP
 

@@ -37,29 +37,32 @@ Status eval_top_k(Eval& e) {
   shape[along] = static_cast<int64_t>(k);
   TESSERA_ASSIGN(Array values, ir::make_array(x.dtype, shape));
   TESSERA_ASSIGN(Array indices, ir::make_array(DType::i64, shape));
-  std::visit(
-      [&](auto& to) {
-        const auto& from = std::get<std::decay_t<decltype(to)>>(x.data);
-        std::vector<int64_t> order(static_cast<size_t>(n));
-        for (int64_t o = 0; o < outer; ++o)
-          for (int64_t i = 0; i < inner; ++i) {
-            auto at = [&](int64_t j) { return from[static_cast<size_t>((o * n + j) * inner + i)]; };
-            auto before = [&](int64_t a, int64_t b) {
-              auto va = at(a), vb = at(b);
-              bool nan_a = va != va, nan_b = vb != vb;
-              if (nan_a || nan_b) return nan_a != nan_b && nan_a == largest;
-              return largest ? va > vb : va < vb;
-            };
-            std::iota(order.begin(), order.end(), 0);
-            std::stable_sort(order.begin(), order.end(), before);
-            for (int64_t j = 0; j < k; ++j) {
-              size_t out = static_cast<size_t>((o * static_cast<int64_t>(k) + j) * inner + i);
-              to[out] = at(order[static_cast<size_t>(j)]);
-              indices.of<Int>()[out] = order[static_cast<size_t>(j)];
-            }
-          }
-      },
-      values.data);
+  auto run = [&]<class S>(std::vector<S>& to) {
+    const std::vector<S>& from = x.of<S>();
+    std::vector<int64_t> order(static_cast<size_t>(n));
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t i = 0; i < inner; ++i) {
+        auto at = [&](int64_t j) { return from[static_cast<size_t>((o * n + j) * inner + i)]; };
+        auto before = [&](int64_t a, int64_t b) {
+          S va = at(a), vb = at(b);
+          bool nan_a = va != va, nan_b = vb != vb;
+          if (nan_a || nan_b) return nan_a != nan_b && nan_a == largest;
+          return largest ? va > vb : va < vb;
+        };
+        std::iota(order.begin(), order.end(), 0);
+        std::stable_sort(order.begin(), order.end(), before);
+        for (int64_t j = 0; j < k; ++j) {
+          size_t out = static_cast<size_t>((o * static_cast<int64_t>(k) + j) * inner + i);
+          to[out] = at(order[static_cast<size_t>(j)]);
+          indices.of<Int>()[out] = order[static_cast<size_t>(j)];
+        }
+      }
+  };
+  if (x.is_real()) {
+    run(values.of<double>());
+  } else {
+    run(values.of<Int>());
+  }
   e.out(std::move(values));
   e.out(std::move(indices));
   return {};
@@ -221,7 +224,7 @@ Status eval_non_max_suppression(Eval& e) {
 
 }  // namespace
 
-constinit const OpDef top_k = {
+constinit const OpDef top_k_op = {
     .name = "top_k",
     .doc = "The k largest (or smallest) along the axis, in order, and their indices; equal elements by index.",
     .signature = "x[*S], k[] -> values[*R], indices[*R]",
@@ -230,7 +233,7 @@ constinit const OpDef top_k = {
     .infer = infer_top_k,
     .reference = eval_top_k,
 };
-constinit const OpDef non_zero = {
+constinit const OpDef non_zero_op = {
     .name = "non_zero",
     .doc = "Coordinates of the elements that are not 0, in row-major order: y[axis, n].",
     .signature = "x[*S] -> y[R, N]",
@@ -238,7 +241,7 @@ constinit const OpDef non_zero = {
     .infer = infer_non_zero,
     .reference = eval_non_zero,
 };
-constinit const OpDef unique = {
+constinit const OpDef unique_op = {
     .name = "unique",
     .doc =
         "Distinct elements (`flat`) or slices along `axis`, ascending or in order of appearance; where each first "
@@ -250,7 +253,7 @@ constinit const OpDef unique = {
     .infer = infer_unique,
     .reference = eval_unique,
 };
-constinit const OpDef non_max_suppression = {
+constinit const OpDef non_max_suppression_op = {
     .name = "non_max_suppression",
     .doc =
         "Boxes kept in order of score, dropping those whose overlap with a kept one passes the limit (ONNX "

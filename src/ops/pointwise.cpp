@@ -332,61 +332,61 @@ constexpr std::string_view kBools = "a, b, y: bool";
 }  // namespace
 
 // clang-format off
-constinit const OpDef neg = folding(unary("neg", "-x.", kNumber, eval_neg));
-constinit const OpDef abs = unary("abs", "|x|.", kNumber, eval_abs);
-constinit const OpDef sign = unary("sign", "1, 0 or -1 by the sign of x; NaN stays.", kNumber, eval_sign);
-constinit const OpDef exp = unary("exp", "e^x.", kReal, real1<std::exp>);
-constinit const OpDef log = unary("log", "Natural logarithm.", kReal, real1<std::log>);
-constinit const OpDef sqrt = unary("sqrt", "Square root.", kReal, real1<std::sqrt>);
-constinit const OpDef rsqrt = unary("rsqrt", "1 / sqrt(x).", kReal, real1<rsqrt_of>);
-constinit const OpDef sin = unary("sin", "Sine of radians.", kReal, real1<std::sin>);
-constinit const OpDef cos = unary("cos", "Cosine of radians.", kReal, real1<std::cos>);
-constinit const OpDef tan = unary("tan", "Tangent of radians.", kReal, real1<std::tan>);
-constinit const OpDef asin = unary("asin", "Inverse sine.", kReal, real1<std::asin>);
-constinit const OpDef acos = unary("acos", "Inverse cosine.", kReal, real1<std::acos>);
-constinit const OpDef atan = unary("atan", "Inverse tangent.", kReal, real1<std::atan>);
-constinit const OpDef sinh = unary("sinh", "Hyperbolic sine.", kReal, real1<std::sinh>);
-constinit const OpDef cosh = unary("cosh", "Hyperbolic cosine.", kReal, real1<std::cosh>);
-constinit const OpDef tanh = unary("tanh", "Hyperbolic tangent.", kReal, real1<std::tanh>);
-constinit const OpDef asinh = unary("asinh", "Inverse hyperbolic sine.", kReal, real1<std::asinh>);
-constinit const OpDef acosh = unary("acosh", "Inverse hyperbolic cosine.", kReal, real1<std::acosh>);
-constinit const OpDef atanh = unary("atanh", "Inverse hyperbolic tangent.", kReal, real1<std::atanh>);
-constinit const OpDef erf = unary("erf", "Error function.", kReal, real1<std::erf>);
-constinit const OpDef floor = unary("floor", "Largest integer not above x.", kReal, real1<std::floor>);
-constinit const OpDef ceil = unary("ceil", "Smallest integer not below x.", kReal, real1<std::ceil>);
-constinit const OpDef round = unary("round", "Nearest integer, ties to even.", kReal, real1<std::nearbyint>);
-constinit const OpDef is_nan = unary("is_nan", "Whether x is NaN.", "x: float; y: bool", eval_is_nan);
-constinit const OpDef is_inf = with(unary("is_inf", "Whether x is infinite with an asked-for sign.", "x: float; y: bool", eval_is_inf),
-                                    {bool_attr("positive", true), bool_attr("negative", true)});
-constinit const OpDef logical_not = unary("logical_not", "Negation.", "x, y: bool", eval_logical_not);
-constinit const OpDef bit_not = unary("bit_not", "Complement of every bit.", "x, y: int", eval_bit_not);
-constinit const OpDef cast = folding(with(unary("cast", "The value in another type: floats to nearest even, to integers toward zero, integers modulo 2^bits, "
+constinit const OpDef neg_op = folding(unary("neg", "-x.", kNumber, eval_neg));
+constinit const OpDef abs_op = unary("abs", "|x|.", kNumber, eval_abs);
+constinit const OpDef sign_op = unary("sign", "1, 0 or -1 by the sign of x; NaN stays.", kNumber, eval_sign);
+constinit const OpDef exp_op = unary("exp", "e^x.", kReal, real1<std::exp>);
+constinit const OpDef log_op = unary("log", "Natural logarithm.", kReal, real1<std::log>);
+constinit const OpDef sqrt_op = unary("sqrt", "Square root.", kReal, real1<std::sqrt>);
+constinit const OpDef rsqrt_op = unary("rsqrt", "1 / sqrt(x).", kReal, real1<rsqrt_of>);
+constinit const OpDef sin_op = unary("sin", "Sine of radians.", kReal, real1<std::sin>);
+constinit const OpDef cos_op = unary("cos", "Cosine of radians.", kReal, real1<std::cos>);
+constinit const OpDef tan_op = unary("tan", "Tangent of radians.", kReal, real1<std::tan>);
+constinit const OpDef asin_op = unary("asin", "Inverse sine.", kReal, real1<std::asin>);
+constinit const OpDef acos_op = unary("acos", "Inverse cosine.", kReal, real1<std::acos>);
+constinit const OpDef atan_op = unary("atan", "Inverse tangent.", kReal, real1<std::atan>);
+constinit const OpDef sinh_op = unary("sinh", "Hyperbolic sine.", kReal, real1<std::sinh>);
+constinit const OpDef cosh_op = unary("cosh", "Hyperbolic cosine.", kReal, real1<std::cosh>);
+constinit const OpDef tanh_op = unary("tanh", "Hyperbolic tangent.", kReal, real1<std::tanh>);
+constinit const OpDef asinh_op = unary("asinh", "Inverse hyperbolic sine.", kReal, real1<std::asinh>);
+constinit const OpDef acosh_op = unary("acosh", "Inverse hyperbolic cosine.", kReal, real1<std::acosh>);
+constinit const OpDef atanh_op = unary("atanh", "Inverse hyperbolic tangent.", kReal, real1<std::atanh>);
+constinit const OpDef erf_op = unary("erf", "Error function.", kReal, real1<std::erf>);
+constinit const OpDef floor_op = unary("floor", "Largest integer not above x.", kReal, real1<std::floor>);
+constinit const OpDef ceil_op = unary("ceil", "Smallest integer not below x.", kReal, real1<std::ceil>);
+constinit const OpDef round_op = unary("round", "Nearest integer, ties to even.", kReal, real1<std::nearbyint>);
+constinit const OpDef is_nan_op = unary("is_nan", "Whether x is NaN.", "x: float; y: bool", eval_is_nan);
+constinit const OpDef is_inf_op = with(unary("is_inf", "Whether x is infinite with an asked-for sign.", "x: float; y: bool", eval_is_inf),
+                                    {ir::bool_attr("positive", true), ir::bool_attr("negative", true)});
+constinit const OpDef logical_not_op = unary("logical_not", "Negation.", "x, y: bool", eval_logical_not);
+constinit const OpDef bit_not_op = unary("bit_not", "Complement of every bit.", "x, y: int", eval_bit_not);
+constinit const OpDef cast_op = folding(with(unary("cast", "The value in another type: floats to nearest even, to integers toward zero, integers modulo 2^bits, "
                                                 "booleans x != 0 (ONNX Cast).", "x: any; y: -> to", eval_cast),
-                                  {dtype_attr("to"), bool_attr("saturate", true), word_attr("e8m0", "up|down|nearest")}, infer_cast));
-constinit const OpDef bitcast = with(unary("bitcast", "The same bits as another type of equal width.", "x: any; y: -> to", eval_bitcast),
-                                     {dtype_attr("to")}, infer_bitcast);
+                                  {ir::dtype_attr("to"), ir::bool_attr("saturate", true), ir::word_attr("e8m0", "up|down|nearest")}, infer_cast));
+constinit const OpDef bitcast_op = with(unary("bitcast", "The same bits as another type of equal width.", "x: any; y: -> to", eval_bitcast),
+                                     {ir::dtype_attr("to")}, infer_bitcast);
 
-constinit const OpDef add = binary("add", "a + b.", kNumbers, eval_add, true, true);
-constinit const OpDef sub = binary("sub", "a - b.", kNumbers, eval_sub, false, true);
-constinit const OpDef mul = binary("mul", "a * b.", kNumbers, eval_mul, true, true);
-constinit const OpDef div = binary("div", "a / b; integers truncate toward zero.", kNumbers, eval_div, false, true);
-constinit const OpDef mod = binary("mod", "Remainder with b's sign.", kNumbers, eval_mod, false, true);
-constinit const OpDef fmod = binary("fmod", "Remainder with a's sign.", kNumbers, eval_fmod, false, false);
-constinit const OpDef pow = binary("pow", "a to the power b.", kNumbers, eval_pow, false, false);
-constinit const OpDef min = binary("min", "The smaller; NaN when either is.", "a, b, y: any", eval_min, true, true);
-constinit const OpDef max = binary("max", "The larger; NaN when either is.", "a, b, y: any", eval_max, true, true);
-constinit const OpDef logical_and = binary("logical_and", "Conjunction.", kBools, eval_bit_and, true, false);
-constinit const OpDef logical_or = binary("logical_or", "Disjunction.", kBools, eval_bit_or, true, false);
-constinit const OpDef logical_xor = binary("logical_xor", "Exclusive or.", kBools, eval_bit_xor, true, false);
-constinit const OpDef bit_and = binary("bit_and", "And of every bit.", kInts, eval_bit_and, true, false);
-constinit const OpDef bit_or = binary("bit_or", "Or of every bit.", kInts, eval_bit_or, true, false);
-constinit const OpDef bit_xor = binary("bit_xor", "Exclusive or of every bit.", kInts, eval_bit_xor, true, false);
-constinit const OpDef shift_left = binary("shift_left", "a shifted left by b bits.", kInts, eval_shift_left, false, false);
-constinit const OpDef shift_right = binary("shift_right", "a shifted right by b bits, with its sign.", kInts, eval_shift_right, false, false);
-constinit const OpDef equal = binary("equal", "a == b.", "a, b: any; y: bool", eval_equal, true, true);
-constinit const OpDef less = binary("less", "a < b.", "a, b: any; y: bool", eval_less, false, true);
-constinit const OpDef less_equal = binary("less_equal", "a <= b.", "a, b: any; y: bool", eval_less_equal, false, true);
-constinit const OpDef select = {
+constinit const OpDef add_op = binary("add", "a + b.", kNumbers, eval_add, true, true);
+constinit const OpDef sub_op = binary("sub", "a - b.", kNumbers, eval_sub, false, true);
+constinit const OpDef mul_op = binary("mul", "a * b.", kNumbers, eval_mul, true, true);
+constinit const OpDef div_op = binary("div", "a / b; integers truncate toward zero.", kNumbers, eval_div, false, true);
+constinit const OpDef mod_op = binary("mod", "Remainder with b's sign.", kNumbers, eval_mod, false, true);
+constinit const OpDef fmod_op = binary("fmod", "Remainder with a's sign.", kNumbers, eval_fmod, false, false);
+constinit const OpDef pow_op = binary("pow", "a to the power b.", kNumbers, eval_pow, false, false);
+constinit const OpDef min_op = binary("min", "The smaller; NaN when either is.", "a, b, y: any", eval_min, true, true);
+constinit const OpDef max_op = binary("max", "The larger; NaN when either is.", "a, b, y: any", eval_max, true, true);
+constinit const OpDef logical_and_op = binary("logical_and", "Conjunction.", kBools, eval_bit_and, true, false);
+constinit const OpDef logical_or_op = binary("logical_or", "Disjunction.", kBools, eval_bit_or, true, false);
+constinit const OpDef logical_xor_op = binary("logical_xor", "Exclusive or.", kBools, eval_bit_xor, true, false);
+constinit const OpDef bit_and_op = binary("bit_and", "And of every bit.", kInts, eval_bit_and, true, false);
+constinit const OpDef bit_or_op = binary("bit_or", "Or of every bit.", kInts, eval_bit_or, true, false);
+constinit const OpDef bit_xor_op = binary("bit_xor", "Exclusive or of every bit.", kInts, eval_bit_xor, true, false);
+constinit const OpDef shift_left_op = binary("shift_left", "a shifted left by b bits.", kInts, eval_shift_left, false, false);
+constinit const OpDef shift_right_op = binary("shift_right", "a shifted right by b bits, with its sign.", kInts, eval_shift_right, false, false);
+constinit const OpDef equal_op = binary("equal", "a == b.", "a, b: any; y: bool", eval_equal, true, true);
+constinit const OpDef less_op = binary("less", "a < b.", "a, b: any; y: bool", eval_less, false, true);
+constinit const OpDef less_equal_op = binary("less_equal", "a <= b.", "a, b: any; y: bool", eval_less_equal, false, true);
+constinit const OpDef select_op = {
     .name = "select", .doc = "a where c holds, else b.", .signature = "c[*S|1], a[*S|1], b[*S|1] -> y[*S]",
     .types = "c: bool; a, b, y: any", .reference = eval_select, .folds_dims = true};
 // clang-format on

@@ -294,13 +294,13 @@ Status eval_det(Eval& e) {
 }  // namespace
 
 // clang-format off
-constinit const OpDef reduce_sum = reduction("reduce_sum", "Sum over the axes, which stay with size 1; 0 of nothing.", "x, y: number", eval_reduce_sum);
-constinit const OpDef reduce_prod = reduction("reduce_prod", "Product over the axes, which stay with size 1; 1 of nothing.", "x, y: number", eval_reduce_prod);
-constinit const OpDef reduce_max = reduction("reduce_max", "Largest over the axes, which stay with size 1; NaN wins; the type's lowest of nothing.", "x, y: any", eval_reduce_max);
-constinit const OpDef reduce_min = reduction("reduce_min", "Smallest over the axes, which stay with size 1; NaN wins; the type's highest of nothing.", "x, y: any", eval_reduce_min);
+constinit const OpDef reduce_sum_op = reduction("reduce_sum", "Sum over the axes, which stay with size 1; 0 of nothing.", "x, y: number", eval_reduce_sum);
+constinit const OpDef reduce_prod_op = reduction("reduce_prod", "Product over the axes, which stay with size 1; 1 of nothing.", "x, y: number", eval_reduce_prod);
+constinit const OpDef reduce_max_op = reduction("reduce_max", "Largest over the axes, which stay with size 1; NaN wins; the type's lowest of nothing.", "x, y: any", eval_reduce_max);
+constinit const OpDef reduce_min_op = reduction("reduce_min", "Smallest over the axes, which stay with size 1; NaN wins; the type's highest of nothing.", "x, y: any", eval_reduce_min);
 // clang-format on
 
-constinit const OpDef argmax = {
+constinit const OpDef argmax_op = {
     .name = "argmax",
     .doc = "Index of the largest along the axis, which stays with size 1; the first of equals, or the last.",
     .signature = "x[*S] -> y[*R]",
@@ -309,7 +309,7 @@ constinit const OpDef argmax = {
     .infer = infer_arg,
     .reference = eval_arg<true>,
 };
-constinit const OpDef argmin = {
+constinit const OpDef argmin_op = {
     .name = "argmin",
     .doc = "Index of the smallest along the axis, which stays with size 1; the first of equals, or the last.",
     .signature = "x[*S] -> y[*R]",
@@ -318,7 +318,7 @@ constinit const OpDef argmin = {
     .infer = infer_arg,
     .reference = eval_arg<false>,
 };
-constinit const OpDef cumsum = {
+constinit const OpDef cumsum_op = {
     .name = "cumsum",
     .doc = "Running sum along the axis.",
     .signature = "x[*S] -> y[*S]",
@@ -327,7 +327,7 @@ constinit const OpDef cumsum = {
     .infer = infer_along_axis,
     .reference = eval_cumsum,
 };
-constinit const OpDef cumprod = {
+constinit const OpDef cumprod_op = {
     .name = "cumprod",
     .doc = "Running product along the axis.",
     .signature = "x[*S] -> y[*S]",
@@ -336,7 +336,7 @@ constinit const OpDef cumprod = {
     .infer = infer_along_axis,
     .reference = eval_cumprod,
 };
-constinit const OpDef dot = {
+constinit const OpDef dot_op = {
     .name = "dot",
     .doc =
         "Contracts the last axes: y[..., m, n] = sum over k of a[..., m, k] b[..., n, k]. Every matmul, gemm and "
@@ -345,7 +345,7 @@ constinit const OpDef dot = {
     .types = "a, b, y: number",
     .reference = eval_dot,
 };
-constinit const OpDef det = {
+constinit const OpDef det_op = {
     .name = "det",
     .doc = "Determinant.",
     .signature = "x[*B, N, N] -> y[*B]",

@@ -1,5 +1,7 @@
 #include "ops/reference.h"
 
+#include <fmt/format.h>
+
 namespace tessera::ops {
 
 Result<Dims> broadcast(const Dims& a, const Dims& b) {

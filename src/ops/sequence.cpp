@@ -164,7 +164,7 @@ Status eval_concat(Eval& e) {
   std::vector<const RefValue*> operands;
   for (const RefValue& item : items) operands.push_back(&item);
   TESSERA_ASSIGN(e.results,
-                 e.interpreter->run_node(ops::concat, ir::Attrs{{axis}}, operands, {}, {}, nullptr, nullptr));
+                 e.interpreter->run_node(ops::concat_op, ir::Attrs{{axis}}, operands, {}, {}, nullptr, nullptr));
   return {};
 }
 
@@ -208,39 +208,40 @@ Status eval_get(Eval& e) {
 
 }  // namespace
 
-constinit const OpDef seq_make = {.name = "seq_make",
-                                  .doc = "(xs...) A list of the operands; an empty one of `dtype`.",
-                                  .attrs = {{"dtype", ir::AttrKind::dtype}},
-                                  .infer = infer_make,
-                                  .reference = eval_make};
-constinit const OpDef seq_at = {.name = "seq_at",
-                                .doc = "(list, position) One item; negative positions count from the end.",
-                                .infer = infer_at,
-                                .reference = eval_at};
-constinit const OpDef seq_insert = {.name = "seq_insert",
-                                    .doc = "(list, x, position?) The list with x at the position, or at its end.",
-                                    .infer = infer_insert,
-                                    .reference = eval_insert};
-constinit const OpDef seq_erase = {
+constinit const OpDef seq_make_op = {.name = "seq_make",
+                                     .doc = "(xs...) A list of the operands; an empty one of `dtype`.",
+                                     .attrs = {{"dtype", ir::AttrKind::dtype}},
+                                     .infer = infer_make,
+                                     .reference = eval_make};
+constinit const OpDef seq_at_op = {.name = "seq_at",
+                                   .doc = "(list, position) One item; negative positions count from the end.",
+                                   .infer = infer_at,
+                                   .reference = eval_at};
+constinit const OpDef seq_insert_op = {.name = "seq_insert",
+                                       .doc = "(list, x, position?) The list with x at the position, or at its end.",
+                                       .infer = infer_insert,
+                                       .reference = eval_insert};
+constinit const OpDef seq_erase_op = {
     .name = "seq_erase",
     .doc = "(list, position?) The list without the item at the position, or without its last.",
     .infer = infer_erase,
     .reference = eval_erase};
-constinit const OpDef seq_length = {
+constinit const OpDef seq_length_op = {
     .name = "seq_length", .doc = "(list) How many items.", .infer = infer_length, .reference = eval_length};
-constinit const OpDef seq_concat = {.name = "seq_concat",
-                                    .doc = "(list) The items one after another along `axis`, a new one when `stack`.",
-                                    .attrs = {ir::int_attr("axis"), ir::bool_attr("stack", false)},
-                                    .infer = infer_concat,
-                                    .reference = eval_concat};
-constinit const OpDef opt_make = {.name = "opt_make",
-                                  .doc = "(x?) An optional that holds x, or nothing.",
-                                  .attrs = {{"dtype", ir::AttrKind::dtype}},
-                                  .infer = infer_optional,
-                                  .reference = eval_optional};
-constinit const OpDef opt_has = {
+constinit const OpDef seq_concat_op = {
+    .name = "seq_concat",
+    .doc = "(list) The items one after another along `axis`, a new one when `stack`.",
+    .attrs = {ir::int_attr("axis"), ir::bool_attr("stack", false)},
+    .infer = infer_concat,
+    .reference = eval_concat};
+constinit const OpDef opt_make_op = {.name = "opt_make",
+                                     .doc = "(x?) An optional that holds x, or nothing.",
+                                     .attrs = {{"dtype", ir::AttrKind::dtype}},
+                                     .infer = infer_optional,
+                                     .reference = eval_optional};
+constinit const OpDef opt_has_op = {
     .name = "opt_has", .doc = "(x?) Whether the optional holds a value.", .infer = infer_has, .reference = eval_has};
-constinit const OpDef opt_get = {
+constinit const OpDef opt_get_op = {
     .name = "opt_get", .doc = "(x) What the optional holds.", .infer = infer_get, .reference = eval_get};
 
 }  // namespace tessera::ops

@@ -7,7 +7,7 @@ using ir::A;
 using ir::OpDef;
 using ir::X;
 
-constinit const OpDef softmax = {
+constinit const OpDef softmax_op = {
     .name = "softmax",
     .doc = "e^x over its sum along the axis, shifted by the largest so that nothing overflows.",
     .signature = "x[*S] -> y[*S]",
@@ -20,7 +20,7 @@ constinit const OpDef softmax = {
         },
 };
 
-constinit const OpDef log_softmax = {
+constinit const OpDef log_softmax_op = {
     .name = "log_softmax",
     .doc = "log(softmax(x)), without the loss of taking the logarithm of a small number.",
     .signature = "x[*S] -> y[*S]",

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include <fmt/format.h>
+
 #include "tensor/dim_impl.h"
 
 namespace tessera {
