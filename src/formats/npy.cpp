@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "formats/npy.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "import/onnx/tensor_proto.h"
 
 #include <algorithm>
