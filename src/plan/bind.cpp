@@ -1,4 +1,6 @@
 // Binding symbols and checking types: the part of instantiate.h that looks at tensors.
+#include <fmt/format.h>
+
 #include <cstring>
 
 #include "base/result.h"

@@ -1,4 +1,6 @@
 // Steps that call other routines.
+#include <fmt/format.h>
+
 #include <cstring>
 
 #include "base/result.h"

@@ -1,5 +1,7 @@
 #include "runtime/executor.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/result.h"
