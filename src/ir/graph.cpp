@@ -14,6 +14,12 @@ ValueId Graph::add_input(TypeRef type, std::string_view name) {
   return id;
 }
 
+void Graph::reorder_inputs(std::vector<ValueId> order) {
+  TESSERA_CHECK(order.size() == inputs.size());
+  inputs = std::move(order);
+  for (size_t i = 0; i < inputs.size(); ++i) values_[inputs[i]].result = static_cast<uint16_t>(i);
+}
+
 NodeId Graph::add_node(const OpDef& op, std::span<const ValueId> operands, AttrsRef attrs,
                        std::span<const TypeRef> results, LocId location, std::vector<Graph> regions) {
   TESSERA_CHECK(operands.size() <= UINT16_MAX && results.size() <= UINT16_MAX && regions.size() <= UINT16_MAX);

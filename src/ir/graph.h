@@ -113,6 +113,8 @@ class Graph {
 
   // Values.
   ValueId add_input(TypeRef type, std::string_view name);
+  // Puts the inputs into this order; `order` holds each of them once.
+  void reorder_inputs(std::vector<ValueId> order);
   size_t value_count() const { return values_.size(); }
   const ValueInfo& value(ValueId id) const { return values_[id]; }
   TypeRef type(ValueId id) const { return values_[id].type; }

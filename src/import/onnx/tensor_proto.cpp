@@ -1,6 +1,6 @@
-#include <fmt/format.h>
-
 #include "import/onnx/tensor_proto.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
