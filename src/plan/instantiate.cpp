@@ -54,6 +54,14 @@ bool is_dense(const Routine& r, const Sizes& sizes, const Value& v) {
   return true;
 }
 
+// Whether the view is all of its base in order, under another shape.
+bool is_whole(const Routine& r, const Sizes& sizes, ValueId v) {
+  Result<bool> usable = check_operand(r, sizes, v, Layout::dense);
+  if (!usable || !*usable || sizes[r.values[v].offset] != 0) return false;
+  Result<std::optional<size_t>> bytes = bytes_of(r, sizes, v), base = bytes_of(r, sizes, r.values[v].base);
+  return bytes && base && *bytes && *bytes == *base;
+}
+
 // Whether the view can be used; its sizes are known and its count fits.
 Status check_view(const Routine& r, const Sizes& sizes, ValueId id, int64_t count, Layout layout) {
   const Value& v = r.values[id];
@@ -96,7 +104,10 @@ class Memory {
       TESSERA_TRY(place(v));
     }
     for (uint32_t i = 0; i < r_.outputs.size(); ++i) {
-      Place& place = instance_.places[r_.outputs[i]];
+      const ValueId v = r_.outputs[i];
+      // A buffer given out under another shape lies in the output's memory too.
+      const bool whole = r_.values[v].storage == Storage::view && is_whole(r_, instance_.sizes, v);
+      Place& place = instance_.places[whole ? r_.values[v].base : v];
       if (place.in != Place::In::arena) continue;  // late, not a buffer, or the same value as an earlier output
       place.in = Place::In::output;
       place.output = i;

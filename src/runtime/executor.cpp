@@ -141,7 +141,7 @@ Status Executor::place_outputs(const Active& a, std::span<const Value* const> in
         return fail(Code::value_invalid, "the memory given for an output overlaps an input");
   for (uint32_t i = 0; i < a.routine.outputs.size(); ++i) {
     const ValueId v = a.routine.outputs[i];
-    const Place& place = f.instance->places[v];
+    const Place& place = f.instance->places[a.prepared.lifetimes.owner[v]];
     if (place.in != Place::In::output || place.output != i) continue;
     const Dims dims = dims_of(a.routine, *f.sizes, v);
     if (i < buffers.size() && buffers[i].data() != nullptr) {
@@ -344,12 +344,13 @@ Result<std::vector<Value>> Executor::gather(const Active& a, std::span<const Ten
     const ValueId v = a.routine.outputs[i];
     const plan::Value& value = a.routine.values[v];
     const Tensor* buffer = i < buffers.size() && buffers[i].data() != nullptr ? &buffers[i] : nullptr;
-    const Place& place = f.instance->places[v];
+    const Place& place = f.instance->places[l.owner[v]];
     if (value.kind == Kind::state) {
       results.push_back(f.values[l.owner[v]]);
     } else if (place.in == Place::In::output && place.output == i && (buffer == nullptr || is_aligned(*buffer))) {
       results.push_back(f.outputs[i]);
-    } else if (buffer == nullptr && (value.storage == Storage::boxed || place.in == Place::In::late)) {
+    } else if (buffer == nullptr && l.owner[v] == v &&
+               (value.storage == Storage::boxed || place.in == Place::In::late)) {
       results.push_back(f.values[v]);  // made in this run, in memory of its own
     } else {
       TESSERA_ASSIGN(Value held, read(a, v));

@@ -180,6 +180,23 @@ TEST(Session, OutputsThatNothingComputesAreCopies) {
   EXPECT_NE(results->at(2).tensor()->data(), results->at(3).tensor()->data());
 }
 
+TEST(Session, ABufferUnderAnotherShapeIsNotCopied) {
+  PlanMaker m;
+  const ValueId x = m.input("x", DType::f32, {-1, 2});
+  const plan::ExprId n = m.r().shape(x)[0];
+  const ValueId y = m.copy(m.copy(x));
+  m.output(m.view(y, {m.c(2), n}, {n, m.c(1)}, m.c(0)));
+  m.output(m.view(y, {n}, {m.c(1)}, n));
+  auto session = session_of(m);
+  RunReport report;
+  auto results = session->run(std::vector<Value>{floats({3, 2}, {1, 2, 3, 4, 5, 6})}, {}, &report);
+  ASSERT_TRUE(results.has_value()) << results.error().to_string();
+  EXPECT_EQ(report.arena_bytes, 64u);
+  EXPECT_EQ(results->at(0).tensor()->shape(), (Dims{2, 3}));
+  EXPECT_EQ(list(results->at(0)), (std::vector<float>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(list(results->at(1)), (std::vector<float>{4, 5, 6}));
+}
+
 TEST(Session, HostStepsDecideLaterSizes) {
   PlanMaker m;
   const ValueId x = m.input("x", DType::f32, {-1});

@@ -1,4 +1,5 @@
-// copy: a strided operand, written densely. Moves bytes, so one kernel serves every type of 8 bits or more.
+// copy: a strided operand, its elements written densely in row-major order (under a shape of equal count). Moves bytes,
+// so one kernel serves every type of 8 bits or more. dims: a list of sizes as a tensor.
 #include <string.h>
 
 #include "kernels/abi.h"
@@ -88,7 +89,7 @@ int copy(const Args& args) noexcept {
   const View& out = args.out[0];
   if (element_count(out) == 0) return kDone;
   const View* const views[] = {&in};
-  const Walk<1> w = make_walk(out.rank, out.shape, views);
+  const Walk<1> w = make_walk(in.rank, in.shape, views);
   switch (element_bytes(out.type)) {
     case 1:
       copy_walk(w, static_cast<const uint8_t*>(in.data), static_cast<uint8_t*>(out.data), args.parallel);
@@ -108,6 +109,12 @@ int copy(const Args& args) noexcept {
   return kDone;
 }
 
+int dims(const Args& args) noexcept {
+  const Attr& sizes = args.attrs[0];
+  if (sizes.length > 0) memcpy(args.out[0].data, sizes.list, static_cast<size_t>(sizes.length) * sizeof(int64_t));
+  return kDone;
+}
+
 }  // namespace
 
-TESSERA_FAMILY(copy, {"copy", copy, nullptr})
+TESSERA_FAMILY(copy, {"copy", copy, nullptr}, {"dims", dims, nullptr})

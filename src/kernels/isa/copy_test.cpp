@@ -86,6 +86,38 @@ TEST(Copy, Reversed) { expect_copies_all_sizes({{4, 6}, {6, -1}, 5}); }
 TEST(Copy, OverlappingWindows) { expect_copies_all_sizes({{7, 3}, {2, 1}}); }
 TEST(Copy, LongRow) { expect_copies_all_sizes({{200000}, {2}}); }
 
+TEST(Copy, AnotherShapeOfEqualCount) {
+  const int32_t in[] = {0, 1, 2, 3, 4, 5};
+  for (const KernelSet* set : runnable_sets()) {
+    int32_t out[6] = {};
+    const View from = view_of(const_cast<int32_t*>(in), kI32, {3, 2}, {1, 3});
+    const View to = view_of(out, kI32, {6}, {1});
+    Args args = {};
+    args.in = &from;
+    args.n_in = 1;
+    args.out = &to;
+    args.n_out = 1;
+    ASSERT_EQ(set->find("copy")->fn(args), kDone);
+    EXPECT_EQ(std::vector<int32_t>(out, out + 6), (std::vector<int32_t>{0, 3, 1, 4, 2, 5}));
+  }
+}
+
+TEST(Dims, WritesTheSizes) {
+  const int64_t sizes[] = {7, 0, -1};
+  for (const KernelSet* set : runnable_sets()) {
+    int64_t out[3] = {};
+    const View to = view_of(out, kI64, {3}, {1});
+    const Attr attr = {0, 0, sizes, 3};
+    Args args = {};
+    args.out = &to;
+    args.n_out = 1;
+    args.attrs = &attr;
+    args.n_attrs = 1;
+    ASSERT_EQ(set->find("dims")->fn(args), kDone);
+    EXPECT_TRUE(std::equal(out, out + 3, sizes));
+  }
+}
+
 TEST(Copy, RandomStrides) {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
