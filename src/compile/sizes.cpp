@@ -98,7 +98,6 @@ Result<ExprId> RoutineWriter::expr(Dim dim) {
         TESSERA_ASSIGN(const ExprId a, expr(atom.a));
         TESSERA_ASSIGN(const ExprId b, expr(atom.b));
         const ExprOp op = atom.kind == DimTable::AtomKind::floordiv ? ExprOp::floordiv
-                          : atom.kind == DimTable::AtomKind::mod    ? ExprOp::mod
                           : atom.kind == DimTable::AtomKind::min    ? ExprOp::min
                                                                     : ExprOp::max;
         factor = out_.add_expr(op, a, b);

@@ -29,7 +29,7 @@ struct List {
 
 // Size arithmetic over int64_t; what overflows or divides by zero has no value, which is an error only where it is
 // used.
-enum class ExprOp : uint8_t { constant, symbol, add, multiply, floordiv, mod, min, max };
+enum class ExprOp : uint8_t { constant, symbol, add, multiply, floordiv, min, max };
 struct Expr {
   ExprOp op = ExprOp::constant;
   uint32_t a = 0;     // the left operand, an earlier expression; symbol: its index

@@ -28,8 +28,6 @@ std::string print_at(const Routine& routine, ExprId id, int depth) {
       return factor(e.a, a) + "*" + factor(e.b, b);
     case ExprOp::floordiv:
       return "floordiv(" + a + ", " + b + ")";
-    case ExprOp::mod:
-      return "mod(" + a + ", " + b + ")";
     case ExprOp::min:
       return "min(" + a + ", " + b + ")";
     default:
@@ -74,9 +72,8 @@ Sizes::State Sizes::evaluate(const Expr& expr, const Bindings& symbols, int64_t&
     case ExprOp::multiply:
       return __builtin_mul_overflow(a, b, &value) ? State::impossible : State::known;
     case ExprOp::floordiv:
-    case ExprOp::mod:
       if (b == 0 || (a == INT64_MIN && b == -1)) return State::impossible;
-      value = expr.op == ExprOp::floordiv ? floor_div(a, b) : a - b * floor_div(a, b);
+      value = floor_div(a, b);
       return State::known;
     case ExprOp::min:
       value = std::min(a, b);
