@@ -201,17 +201,17 @@ Status RoutineWriter::write_kernel(ir::NodeId id, const plan::KernelRule& rule) 
 Status RoutineWriter::write_host(ir::NodeId id) {
   const ir::Node& node = graph_.node(id);
   TESSERA_ASSIGN(const plan::List inputs, operands(id, nullptr));
-  std::vector<plan::ValueId> results;
-  for (int i = 0; i < node.n_results; ++i) {
-    TESSERA_ASSIGN(const plan::ValueId planned, add_value(plan::Storage::boxed, graph_.result(id, i)));
-    results.push_back(planned);
-  }
   // What a host step reads, symbols in attributes too, must be decided before it.
   if (node.attrs != nullptr)
     for (const ir::AttrValue& value : node.attrs->values) {
       if (const auto* dims = std::get_if<Shape>(&value)) TESSERA_TRY(exprs(*dims));
       if (const auto* view = std::get_if<ir::View>(&value)) TESSERA_TRY(exprs(sizes_in(*view)));
     }
+  std::vector<plan::ValueId> results;
+  for (int i = 0; i < node.n_results; ++i) {
+    TESSERA_ASSIGN(const plan::ValueId planned, add_value(plan::Storage::boxed, graph_.result(id, i)));
+    results.push_back(planned);
+  }
   add_step(plan::StepKind::host, inputs, results, id).op = static_cast<uint32_t>(shared_.lowered.plan.host_ops.size());
   shared_.lowered.plan.host_ops.push_back({std::string(node.op->name), ""});
   shared_.lowered.host_graphs.push_back(single_node_graph(graph_, id));
@@ -253,9 +253,10 @@ Status RoutineWriter::write_outputs() {
 Result<plan::ValueId> RoutineWriter::add_value(plan::Storage storage, ir::ValueId value) {
   const ir::TypeRef type = graph_.type(value);
   const auto id = static_cast<plan::ValueId>(out_.values.size());
-  if (storage == plan::Storage::input || storage == plan::Storage::boxed || storage == plan::Storage::buffer)
+  if (storage == plan::Storage::input || storage == plan::Storage::boxed) {
     define_symbols(value, id);
-  if (storage == plan::Storage::input || storage == plan::Storage::boxed) define_sizes(type, id);
+    define_sizes(type, id);
+  }
   plan::Value v;
   v.kind = kind_of(type->kind);
   v.dtype = element_type(type);
