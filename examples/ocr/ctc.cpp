@@ -1,6 +1,6 @@
-#include <fmt/format.h>
-
 #include "ctc.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <fstream>

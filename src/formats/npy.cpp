@@ -1,6 +1,6 @@
-#include <fmt/format.h>
-
 #include "formats/npy.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>

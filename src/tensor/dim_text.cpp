@@ -1,8 +1,8 @@
 // Dims as text.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
-
-#include <fmt/format.h>
 
 #include "tensor/dim_impl.h"
 

@@ -1,6 +1,6 @@
-#include <fmt/format.h>
-
 #include "tessera/tensor.h"
+
+#include <fmt/format.h>
 
 #include <cstdlib>
 #include <cstring>
