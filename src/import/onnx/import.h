@@ -15,6 +15,9 @@ struct ImportOptions {
   std::map<std::string, DimBounds, std::less<>> dims = {};
   // Fixes whole input shapes by input name; wins over `dims`. Used to compile for one concrete shape.
   std::map<std::string, Dims, std::less<>> input_shapes = {};
+  // Fixes the elements of small integer inputs by name: what a model reads axes or sizes from. A model for which that
+  // is needed fails with E0317 without them; the graph then holds only for runs with these very values.
+  std::map<std::string, std::vector<int64_t>, std::less<>> input_values = {};
 };
 
 // Reads a model file: every operator becomes primitives and composites of src/ops. Weights stay in the mapped file.

@@ -388,7 +388,10 @@ Result<ir::Graph> Importer::run() {
     TESSERA_ASSIGN(ir::TypeRef type, type_of(v.type, v.name, graph.context()));
     if (auto fixed = options_.input_shapes.find(v.name); fixed != options_.input_shapes.end() && type->is_tensor())
       type = graph.context().tensor(type->dtype, Shape(fixed->second.begin(), fixed->second.end()));
-    scope.bind(v.name, builder.input(type, v.name));
+    X input = builder.input(type, v.name);
+    if (auto values = options_.input_values.find(v.name); values != options_.input_values.end())
+      graph.contents[input.id] = Shape(values->second.begin(), values->second.end());
+    scope.bind(v.name, input);
   }
   TESSERA_TRY(add_initializers(model_.graph, scope));
   TESSERA_TRY(add_nodes(model_.graph.node, scope));

@@ -199,6 +199,12 @@ Result<int> NodeImport::axis(std::string_view name, int64_t otherwise, int rank)
   return normal_axis(integer(name, otherwise), rank);
 }
 
+tl::unexpected<Error> NodeImport::value_unknown(int i) {
+  return fail(Code::value_unknown,
+              "input {} '{}' decides the structure of the graph, but its elements are only known during the run", i,
+              i < inputs() ? node.input[static_cast<size_t>(i)] : std::string_view());
+}
+
 void NodeImport::out(int i, X x) {
   if (!wants(i) || !x) return;
   std::string_view name = node.output[static_cast<size_t>(i)];

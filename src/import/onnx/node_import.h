@@ -79,6 +79,9 @@ class NodeImport {
     return tessera::fail(code, format, std::forward<Args>(args)...);
   }
 
+  // E0317: input i decides the structure of the graph, but only the run tells its elements.
+  tl::unexpected<Error> value_unknown(int i);
+
  private:
   void sticky(tl::unexpected<Error> error);
 };

@@ -197,9 +197,9 @@ Status import_cast(NodeImport& n) {
     std::string lower(*to->s());
     for (char& c : lower) c = static_cast<char>(std::tolower(c));
     static constexpr std::pair<std::string_view, DType> kNames[] = {
-        {"float", DType::f32}, {"double", DType::f64}, {"float16", DType::f16}, {"int8", DType::i8},   {"int16", DType::i16},
-        {"int32", DType::i32}, {"int64", DType::i64},  {"uint8", DType::u8},    {"uint16", DType::u16}, {"uint32", DType::u32},
-        {"uint64", DType::u64}, {"bool", DType::boolean}};
+        {"float", DType::f32},  {"double", DType::f64}, {"float16", DType::f16}, {"int8", DType::i8},
+        {"int16", DType::i16},  {"int32", DType::i32},  {"int64", DType::i64},   {"uint8", DType::u8},
+        {"uint16", DType::u16}, {"uint32", DType::u32}, {"uint64", DType::u64},  {"bool", DType::boolean}};
     for (const auto& [name, t] : kNames)
       if (name == lower) return cast_to(n, type = t);
     return n.fail(Code::attribute_invalid, "attribute 'to' is '{}', which is no type", *to->s());
@@ -318,7 +318,8 @@ Status import_shrink(NodeImport& n) {
   // Integers are compared with and moved by fractions.
   X real = is_float(type) ? x : cast(x, DType::f64);
   double bias = n.real("bias", 0.0), lambd = n.real("lambd", 0.5);
-  X y = select(less(real, like(real, -lambd)), real + bias, select(less(like(real, lambd), real), real - bias, like(real, 0)));
+  X y = select(less(real, like(real, -lambd)), real + bias,
+               select(less(like(real, lambd), real), real - bias, like(real, 0)));
   n.out(cast(y, type));
   return {};
 }

@@ -8,8 +8,9 @@ namespace {
 int64_t seed_of(NodeImport& n) { return static_cast<int64_t>(n.real("seed", 0) * 65536); }
 
 X draw(NodeImport& n, Shape shape, DType dtype, std::string_view kind, double low, double high) {
-  return n.b.add1(ops::random_op, {},
-                  {std::move(shape), static_cast<int64_t>(dtype), ir::word_index("uniform|normal", kind), low, high, seed_of(n)});
+  return n.b.add1(
+      ops::random_op, {},
+      {std::move(shape), static_cast<int64_t>(dtype), ir::word_index("uniform|normal", kind), low, high, seed_of(n)});
 }
 
 Status random_of(NodeImport& n, std::string_view kind, bool like_input) {
@@ -49,7 +50,8 @@ Status import_bernoulli(NodeImport& n) {
   return {};
 }
 
-// Draws classes by their unnormalised log-probabilities x[B, C]: the first class whose running probability passes the draw.
+// Draws classes by their unnormalised log-probabilities x[B, C]: the first class whose running probability passes the
+// draw.
 Status import_multinomial(NodeImport& n) {
   X x = n.need(0);
   TESSERA_TRY(n.b.status());
@@ -58,9 +60,9 @@ Status import_multinomial(NodeImport& n) {
   if (samples < 1) return n.fail(Code::attribute_invalid, "sample_size is {}", samples);
   DType to = n.dtype("dtype", DType::i32);
   X p = n.b.add1(ops::softmax_op, {x}, {int64_t{-1}});
-  X running = n.b.add1(ops::cumsum_op, {p}, {int64_t{1}, int64_t{0}, int64_t{0}});              // [B, C]
-  X u = draw(n, {x.dim(0), samples, 1}, x.dtype(), "uniform", 0, 1);                             // [B, samples, 1]
-  X passed = cast(less_equal(unsqueeze(running, {1}), u), DType::i64);                            // [B, samples, C]
+  X running = n.b.add1(ops::cumsum_op, {p}, {int64_t{1}, int64_t{0}, int64_t{0}});  // [B, C]
+  X u = draw(n, {x.dim(0), samples, 1}, x.dtype(), "uniform", 0, 1);                // [B, samples, 1]
+  X passed = cast(less_equal(unsqueeze(running, {1}), u), DType::i64);              // [B, samples, C]
   X index = squeeze(sum(passed, {-1}), {-1});
   n.out(cast(min(index, n.b.size(x.dim(1) - 1)), to));
   return {};
@@ -69,34 +71,27 @@ Status import_multinomial(NodeImport& n) {
 Status import_dropout(NodeImport& n) {
   X x = n.need(0);
   TESSERA_TRY(n.b.status());
-  bool training = n.opset < 7 && n.integer("is_test", 0) == 0;
-  double ratio = n.real("ratio", 0.5);
+  // Only versions from 12 on can train here; the older ones' training has no defined draws and inference is the
+  // identity.
+  bool training = false;
+  X ratio = n.b.scalar(x.dtype(), 0.5);
   if (n.opset >= 12) {
-    training = false;
     if (n.has(2)) {
       std::optional<std::vector<int64_t>> mode = n.ints(2);
-      if (!mode || mode->size() != 1)
-        return n.fail(Code::unsupported_feature, "a training_mode that is only known during the run is not supported");
+      if (!mode || mode->size() != 1) return n.value_unknown(2);
       training = (*mode)[0] != 0;
     }
-    if (n.has(1)) {
-      std::optional<std::vector<double>> given = n.reals(1);
-      if (training && (!given || given->size() != 1))
-        return n.fail(Code::unsupported_feature, "a ratio that is only known during the run is not supported");
-      if (given && given->size() == 1) ratio = (*given)[0];
-    }
-  } else {
-    training = false;  // inference: the older versions' training runs elsewhere
+    if (n.has(1)) ratio = cast(n.in(1), x.dtype());
   }
   // Before version 10 the mask has x's type.
   DType mask_type = n.opset < 10 ? x.dtype() : DType::boolean;
-  if (!training || ratio == 0) {
+  if (!training) {
     n.out(0, x);
     if (n.wants(1)) n.out(1, broadcast(cast(n.b.integer(1, DType::boolean), mask_type), x.shape()));
     return {};
   }
-  X keep = less_equal(n.b.scalar(x.dtype(), ratio), draw(n, x.shape(), x.dtype(), "uniform", 0, 1));
-  n.out(0, select(keep, x / (1 - ratio), like(x, 0)));
+  X keep = less_equal(ratio, draw(n, x.shape(), x.dtype(), "uniform", 0, 1));
+  n.out(0, select(keep, x / (1.0 - ratio), like(x, 0)));
   n.out(1, cast(keep, mask_type));
   return {};
 }

@@ -10,8 +10,8 @@ using ir::sum;
 
 namespace {
 
-// The axes to reduce: an attribute, or from some version on an input; all of them when none are given, unless the node asks for
-// nothing to happen then.
+// The axes to reduce: an attribute, or from some version on an input; all of them when none are given, unless the node
+// asks for nothing to happen then.
 struct Reduction {
   X x;
   Axes axes;
@@ -26,7 +26,7 @@ Result<Reduction> reduction(NodeImport& n, int64_t axes_input_since) {
   if (n.opset >= axes_input_since) {
     if (n.has(1)) {
       std::optional<std::vector<int64_t>> known = n.ints(1);
-      if (!known) return n.fail(Code::unsupported_feature, "axes that are only known during the run are not supported");
+      if (!known) return n.value_unknown(1);
       axes = *known;
     }
     if (axes.empty() && n.integer("noop_with_empty_axes", 0) != 0) r.nothing = true;
@@ -72,7 +72,8 @@ Status over_axis(NodeImport& n, const ir::OpDef& op) {
     return {};
   }
   int64_t axis = n.integer("axis", 1);
-  if (axis < -x.rank() || axis > x.rank()) return n.fail(Code::axis_out_of_range, "axis {} is outside [-{}, {}]", axis, x.rank(), x.rank());
+  if (axis < -x.rank() || axis > x.rank())
+    return n.fail(Code::axis_out_of_range, "axis {} is outside [-{}, {}]", axis, x.rank(), x.rank());
   if (axis < 0) axis += x.rank();
   if (axis == x.rank() - 1) {  // one axis: nothing to flatten
     n.out(n.b.add1(op, {x}, {int64_t{-1}}));
@@ -99,7 +100,7 @@ Status running(NodeImport& n, const ir::OpDef& op) {
   X x = n.need(0);
   TESSERA_TRY(n.b.status());
   std::optional<std::vector<int64_t>> axis = n.ints(1);
-  if (!axis || axis->size() != 1) return n.fail(Code::unsupported_feature, "an axis that is only known during the run is not supported");
+  if (!axis || axis->size() != 1) return n.value_unknown(1);
   TESSERA_ASSIGN(int a, n.normal_axis((*axis)[0], x.rank()));
   n.out(n.b.add1(op, {x}, {static_cast<int64_t>(a), n.integer("exclusive", 0), n.integer("reverse", 0)}));
   return {};
@@ -112,7 +113,8 @@ Status import_reduce_mean(NodeImport& n) { return reduce(n, 18, same, mean, same
 Status import_reduce_max(NodeImport& n) { return reduce(n, 18, same, reduce_max, same); }
 Status import_reduce_min(NodeImport& n) { return reduce(n, 18, same, reduce_min, same); }
 Status import_reduce_l1(NodeImport& n) {
-  return reduce(n, 18, [](X x) { return abs(x); }, sum, same);
+  return reduce(
+      n, 18, [](X x) { return abs(x); }, sum, same);
 }
 Status import_reduce_l2(NodeImport& n) {
   return reduce(n, 18, square, sum, [](X y) {
@@ -129,7 +131,8 @@ Status import_reduce_log_sum(NodeImport& n) {
 }
 Status import_reduce_prod(NodeImport& n) {
   return reduce(
-      n, 18, same, [](X x, Axes axes) { return axes.empty() || !x ? x : x.builder->add1(ops::reduce_prod_op, {x}, {axes}); }, same);
+      n, 18, same,
+      [](X x, Axes axes) { return axes.empty() || !x ? x : x.builder->add1(ops::reduce_prod_op, {x}, {axes}); }, same);
 }
 
 // Shifted by the largest element, so that nothing overflows; of infinities nothing is subtracted.
