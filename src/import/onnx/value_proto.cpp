@@ -54,9 +54,10 @@ Result<Value> read_item(Reader& r, const Context& context) {
       return read_sequence(r.message(), context);
     case kOptional:
       return read_optional(r.message(), context);
-    default:
+    case kMap:
       return fail(Code::unsupported_feature, "the value holds a map, which Tessera has no values for");
   }
+  return fail(Code::internal, "field {} holds no value", r.number());
 }
 
 Result<Value> read_sequence(Reader r, const Context& context) {
