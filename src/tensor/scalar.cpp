@@ -61,12 +61,11 @@ double decode_small(uint32_t code) {
   return std::bit_cast<double>(sign | (rebiased << kDoubleMantissa) | wide);
 }
 
-// Shifts right by 0 < shift < 64, rounding to nearest, ties to even.
+// Shifts a value below 2^54 right by 0 < shift < 64, rounding to nearest, ties to even. Free of branches: which way a
+// value rounds cannot be predicted.
 uint64_t shift_right_to_even(uint64_t value, int shift) {
-  const uint64_t quotient = value >> shift;
-  const uint64_t rest = value - (quotient << shift);
-  const uint64_t half = uint64_t{1} << (shift - 1);
-  return quotient + (rest > half || (rest == half && (quotient & 1) != 0));
+  const uint64_t odd = (value >> shift) & 1;
+  return (value + (uint64_t{1} << (shift - 1)) - 1 + odd) >> shift;
 }
 
 template <Format F>
@@ -151,6 +150,7 @@ double to_odd(Int128 value) {
   const bool negative = value < 0;
   __extension__ unsigned __int128 magnitude = static_cast<unsigned __int128>(value);
   if (negative) magnitude = 0 - magnitude;
+  if (magnitude >> (kDoubleMantissa + 1) == 0) return static_cast<double>(static_cast<int64_t>(value));
   int shift = 0;
   bool lost = false;
   while ((magnitude >> shift) >> (kDoubleMantissa + 1) != 0) lost |= ((magnitude >> shift++) & 1) != 0;
