@@ -1,4 +1,4 @@
-// layer_norm and rms_norm over the last `axes` axes.
+// layer_norm and rms_norm over the last `axes` axes, group_norm over groups of channels.
 #include "ops/math.h"
 
 namespace tessera::ops {
@@ -60,6 +60,38 @@ constinit const OpDef rms_norm_op = {
         [](X x, Opt g, A a) {
           X y = x * rsqrt(mean(square(x), last_axes(a["axes"])) + a.real("eps"));
           return g ? y * g : y;
+        },
+};
+
+constinit const OpDef group_norm_op = {
+    .name = "group_norm",
+    .doc =
+        "(x - mean) / sqrt(variance + eps) g + b over each of `groups` groups of channels and all positions. Wu and He "
+        "2018; with a group a channel, instance normalization.",
+    .signature = "x[N, C, *D], g?[C], b?[C] -> y[N, C, *D]",
+    .types = "x, g, b, y: float",
+    .attrs = {ir::int_attr("groups"), ir::real_attr("eps", 1e-5)},
+    .infer = [](ir::Infer& infer) -> Status {
+      const int64_t groups = infer.attrs.integer("groups");
+      if (groups < 1) return fail(Code::attribute_invalid, "group_norm: {} groups", groups);
+      if (infer.operands[0]->ranked)
+        TESSERA_TRY(infer.require_equal(mod(infer.shape(0)[1], groups), 0, "the channels of x over the groups and 0"));
+      infer.results.push_back(infer.operands[0]);
+      return {};
+    },
+    .meaning =
+        [](X x, Opt g, Opt b, A a) {
+          const Shape& s = x.shape();
+          Dim channels = s[1], positions = product(std::span<const Dim>(s).subspan(2));
+          const int64_t groups = a["groups"];
+          X rows = reshape(x, {s[0], groups, floordiv(channels, groups) * positions});
+          X d = rows - mean(rows, {-1});
+          X y = reshape(d * rsqrt(mean(square(d), {-1}) + a.real("eps")), s);
+          Shape each(s.size() - 1, 1);
+          each[0] = channels;
+          if (g) y = y * reshape(g, each);
+          if (b) y = y + reshape(b, each);
+          return y;
         },
 };
 
