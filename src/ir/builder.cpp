@@ -98,11 +98,7 @@ Xs Builder::add(const OpDef& op, std::span<const X> operands, std::vector<AttrVa
     fail_with(std::move(inferred.error()));
     return absent;
   }
-  for (Guard& guard : infer.guards) {
-    guard.location = location_;
-    if (std::find(graph_.guards.begin(), graph_.guards.end(), guard) == graph_.guards.end())
-      graph_.guards.push_back(guard);
-  }
+  record(std::move(infer.guards));
   NodeId node = graph_.add_node(op, ids, interned, infer.results, location_, std::move(regions));
 
   if (op.folds_dims) {
@@ -119,6 +115,32 @@ Xs Builder::add(const OpDef& op, std::span<const X> operands, std::vector<AttrVa
   Xs results;
   for (size_t i = 0; i < infer.results.size(); ++i) results.push_back(wrap(graph_.result(node, static_cast<int>(i))));
   return results;
+}
+
+void Builder::record(std::vector<Guard> guards) {
+  for (Guard& guard : guards) {
+    guard.location = location_;
+    bool known = std::any_of(graph_.guards.begin(), graph_.guards.end(),
+                             [&](const Guard& g) { return g.kind == guard.kind && g.a == guard.a && g.b == guard.b; });
+    if (!known) graph_.guards.push_back(guard);
+  }
+}
+
+void Builder::require_equal(Dim a, Dim b) {
+  if (error_) return;
+  Infer infer{core::copy, A(core::copy, Attrs()), context(), {}, {}};
+  if (Status equal = infer.require_equal(a, b, "two sizes"); !equal) {
+    fail_with(std::move(equal.error()));
+  } else {
+    record(std::move(infer.guards));
+  }
+}
+
+Result<Shape> Builder::broadcast(const Shape& a, const Shape& b) {
+  Infer infer{core::copy, A(core::copy, Attrs()), context(), {}, {}};
+  TESSERA_ASSIGN(Shape shape, broadcast_shapes(infer, a, b));
+  record(std::move(infer.guards));
+  return shape;
 }
 
 X Builder::add1(const OpDef& op, std::initializer_list<X> operands, std::vector<AttrValue> attrs) {

@@ -49,10 +49,17 @@ class Builder {
   // The tensor behind a value defined by a constant node; nullptr otherwise.
   const Tensor* constant_of(X x) const;
 
+  // Asserts a == b: proved, refuted (sticky E0312), or recorded as a guard.
+  void require_equal(Dim a, Dim b);
+  // Numpy broadcasting of two shapes, with guards as for operators.
+  Result<Shape> broadcast(const Shape& a, const Shape& b);
+
   // Views. They compose: a view of a view is one view of its base; where it cannot be, the base is copied first.
   X view(X x, View view);
 
  private:
+  void record(std::vector<Guard> guards);
+
   Graph& graph_;
   LocId location_ = 0;
   std::optional<Error> error_;

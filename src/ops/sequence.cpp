@@ -168,6 +168,63 @@ Status eval_concat(Eval& e) {
   return {};
 }
 
+// Parts of x along `axis`: of the given sizes, or all of one size (the last one smaller); `drop` removes the axis of
+// size 1.
+Status infer_split(Infer& infer) {
+  TESSERA_TRY(need(infer, 0, Kind::tensor, "a tensor"));
+  TESSERA_TRY(need(infer, 1, Kind::tensor, "a tensor"));
+  TESSERA_ASSIGN(int axis, infer.axis(infer.attrs.integer("axis"), infer.rank(0)));
+  Shape shape = infer.shape(0);
+  if (infer.attrs.flag("drop")) {
+    shape.erase(shape.begin() + axis);
+  } else {
+    shape[static_cast<size_t>(axis)] = infer.dims().fresh("part");
+  }
+  infer.results.push_back(infer.context.sequence(infer.context.tensor(infer.dtype(0), std::move(shape))));
+  return {};
+}
+Status eval_split(Eval& e) {
+  const Array &x = e.in(0), &split = e.in(1);
+  size_t axis = static_cast<size_t>(e.attrs.integer("axis"));
+  int64_t size = x.shape[axis], outer = 1, inner = 1;
+  for (size_t i = 0; i < axis; ++i) outer *= x.shape[i];
+  for (size_t i = axis + 1; i < x.shape.size(); ++i) inner *= x.shape[i];
+  std::vector<int64_t> sizes;
+  int64_t total = 0;
+  if (split.rank() == 0) {
+    int64_t each = static_cast<int64_t>(split.of<Int>()[0]);
+    if (each < 1) return fail(Code::value_invalid, "seq_split: parts of {}", each);
+    for (; total < size; total += sizes.back()) sizes.push_back(std::min(each, size - total));
+  } else {
+    for (Int s : split.of<Int>()) {
+      if (s < 0 || s > size) return fail(Code::value_invalid, "seq_split: a part of {}", static_cast<int64_t>(s));
+      sizes.push_back(static_cast<int64_t>(s));
+      total += sizes.back();
+    }
+  }
+  if (total != size)
+    return fail(Code::shape_mismatch, "seq_split: parts of {} elements in all for an axis of {}", total, size);
+  RefValue::List list{x.dtype, {}};
+  int64_t start = 0;
+  for (int64_t part : sizes) {
+    Array y{x.dtype, x.shape, {}};
+    y.shape[axis] = part;
+    if (e.attrs.flag("drop")) y.shape.erase(y.shape.begin() + static_cast<ptrdiff_t>(axis));
+    visit_data(x, [&](const auto& from) {
+      std::decay_t<decltype(from)> to;
+      for (int64_t o = 0; o < outer; ++o) {
+        auto begin = from.begin() + (o * size + start) * inner;
+        to.insert(to.end(), begin, begin + part * inner);
+      }
+      y.data = std::move(to);
+    });
+    list.items.push_back({std::make_shared<const Array>(std::move(y))});
+    start += part;
+  }
+  e.out(RefValue{std::move(list)});
+  return {};
+}
+
 Status infer_optional(Infer& infer) {
   TypeRef element = infer.has(0) ? infer.operands[0] : infer.context.unranked(infer.attrs["dtype"]);
   infer.results.push_back(infer.context.optional(element));
@@ -234,6 +291,11 @@ constinit const OpDef seq_concat_op = {
     .attrs = {ir::int_attr("axis"), ir::bool_attr("stack", false)},
     .infer = infer_concat,
     .reference = eval_concat};
+constinit const OpDef seq_split_op = {.name = "seq_split",
+                                      .doc = "(x, sizes) Parts of x along the axis as a list.",
+                                      .attrs = {ir::int_attr("axis"), ir::bool_attr("drop", false)},
+                                      .infer = infer_split,
+                                      .reference = eval_split};
 constinit const OpDef opt_make_op = {.name = "opt_make",
                                      .doc = "(x?) An optional that holds x, or nothing.",
                                      .attrs = {{"dtype", ir::AttrKind::dtype}},

@@ -5,7 +5,12 @@ namespace tessera::onnx {
 namespace {
 
 // Models without a seed get a fixed one: runs repeat.
-int64_t seed_of(NodeImport& n) { return static_cast<int64_t>(n.real("seed", 0) * 65536); }
+// Dropout's seed is an integer, the others' a float.
+int64_t seed_of(NodeImport& n) {
+  const AttributeProto* seed = n.attribute("seed");
+  if (seed != nullptr && seed->i() != nullptr) return *seed->i();
+  return static_cast<int64_t>(n.real("seed", 0) * 65536);
+}
 
 X draw(NodeImport& n, Shape shape, DType dtype, std::string_view kind, double low, double high) {
   return n.b.add1(
