@@ -42,16 +42,48 @@ Status eval_dims(Eval& e) {
   return {};
 }
 
+// a <= b: proved, false when refuted, else a guard. Where `some` is 0 nothing is read, and any a and b will do.
+bool at_most(Infer& infer, Dim some, Dim a, Dim b) {
+  const DimTable& dims = infer.dims();
+  if (dims.proves_le(a, b) || dims.proves_le(some * a, some * b)) return true;
+  if (some.is(1) && dims.proves_lt(b, a)) return false;
+  infer.guards.push_back({Guard::Kind::at_most, some * a, some * b});
+  return true;
+}
+
+// All indices lie within x, or nothing is read.
+Status check_reach(Infer& infer, const View& view) {
+  Dim some = 1;  // 0 where the view has no elements
+  for (const auto& axis : view.axes) {
+    for (const ViewAtom& atom : axis) {
+      if (atom.size.is(0)) return {};
+      if (atom.size.is_const() && atom.size.value() < 0)
+        return fail(Code::shape_invalid, "view: an axis of {} elements", atom.size.value());
+      if (!infer.dims().proves_le(1, atom.size)) some = some * min(1, atom.size);
+    }
+  }
+  const std::optional<std::vector<Reach>> reaches = reach(view);
+  if (!reaches) return fail(Code::index_out_of_range, "view: how far {} reads is not known", to_string(view));
+  for (size_t a = 0; a < reaches->size(); ++a) {
+    const auto [low, high] = (*reaches)[a];
+    if (!at_most(infer, some, 0, low) || !at_most(infer, some, high, infer.shape(0)[a] - 1))
+      return fail(Code::index_out_of_range, "view: reads {} to {} along axis {} of x{}", to_string(low),
+                  to_string(high), a, to_string(std::span<const Dim>(infer.shape(0))));
+  }
+  return {};
+}
+
 Status infer_view(Infer& infer) {
   const View& view = infer.attrs["view"];
   if (!infer.operands[0]->ranked || view.base_rank() != infer.rank(0))
     return fail(Code::rank_mismatch, "view: its base has {} axes but x is {}", view.base_rank(),
                 to_string(*infer.operands[0]));
+  TESSERA_TRY(check_reach(infer, view));
   infer.result(infer.dtype(0), view.shape());
   return {};
 }
 
-struct ConcreteAtom {
+struct ConcreteDigit {
   int64_t stride;  // in elements of the base
   int64_t size;
 };
@@ -66,30 +98,35 @@ Status for_each_address(const Eval& e, const View& view, const Dims& base, Dims&
     TESSERA_ASSIGN(int64_t offset, e.evaluate(view.offsets[a]));
     origin += offset * base_stride[a];
   }
-  std::vector<ConcreteAtom> atoms;  // all axes, outermost first
+  std::vector<ConcreteDigit> digits;  // of all axes, outermost first
   for (const auto& axis : view.axes) {
     int64_t size = 1;
     for (const ViewAtom& atom : axis) {
       TESSERA_ASSIGN(int64_t stride, e.evaluate(atom.stride));
       TESSERA_ASSIGN(int64_t n, e.evaluate(atom.size));
       if (atom.axis >= 0) stride *= base_stride[static_cast<size_t>(atom.axis)];
-      atoms.push_back({atom.axis < 0 ? 0 : stride, n});
-      size *= n;
+      if (atom.tied) {
+        digits.back().stride += stride;
+        continue;
+      }
+      digits.push_back({atom.axis < 0 ? 0 : stride, n});
+      if (n < 0 || __builtin_mul_overflow(size, n, &size))
+        return fail(Code::shape_invalid, "a view with an axis of {} times {} elements", size, n);
     }
     shape.push_back(size);
   }
   TESSERA_ASSIGN(int64_t count, element_count(shape));
   addresses.reserve(static_cast<size_t>(count));
   if (count == 0) return {};
-  std::vector<int64_t> digit(atoms.size(), 0);
+  std::vector<int64_t> at(digits.size(), 0);
   int64_t address = origin;
   for (int64_t i = 0; i < count; ++i) {
     addresses.push_back(address);
-    for (size_t k = atoms.size(); k-- > 0;) {
-      address += atoms[k].stride;
-      if (++digit[k] < atoms[k].size) break;
-      address -= atoms[k].stride * atoms[k].size;
-      digit[k] = 0;
+    for (size_t k = digits.size(); k-- > 0;) {
+      address += digits[k].stride;
+      if (++at[k] < digits[k].size) break;
+      address -= digits[k].stride * digits[k].size;
+      at[k] = 0;
     }
   }
   int64_t base_count = 1;
