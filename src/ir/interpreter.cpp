@@ -211,6 +211,14 @@ Result<Values> Interpreter::run_node(const OpDef& op, const Attrs& attrs, std::s
   return results;
 }
 
+Status check_guards(const Graph& graph, std::span<const RefValue> inputs) {
+  DimBindings bindings(static_cast<size_t>(graph.dims().symbol_count()));
+  for (size_t i = 0; i < std::min(inputs.size(), graph.inputs.size()); ++i)
+    if (!bind_type(graph.context(), graph.type(graph.inputs[i]), inputs[i], bindings)) return {};  // run() reports it
+  for (const Guard& guard : graph.guards) TESSERA_TRY(check_guard(graph, guard, bindings));
+  return {};
+}
+
 std::optional<std::vector<Shape>> fold_dims(const OpDef& op, const Attrs& attrs, std::span<const TypeRef> types,
                                             std::span<const Shape* const> contents, std::span<const TypeRef> results,
                                             Context& context) {

@@ -62,6 +62,10 @@ class Interpreter {
   InterpreterOptions options_;
 };
 
+// Checks the guards that the sizes of these inputs decide, and nothing else. E0312 says which one they break: the graph
+// was made under an assumption that does not hold for them.
+Status check_guards(const Graph& graph, std::span<const RefValue> inputs);
+
 // Runs a node over Dims: shape folding. nullopt when the op does not fold or a comparison cannot be decided.
 std::optional<std::vector<Shape>> fold_dims(const OpDef& op, const Attrs& attrs, std::span<const TypeRef> types,
                                             std::span<const Shape* const> contents, std::span<const TypeRef> results,

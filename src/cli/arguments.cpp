@@ -1,0 +1,149 @@
+#include "cli/arguments.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <charconv>
+
+#include "base/result.h"
+#include "tessera/tessera.h"
+
+namespace tessera::cli {
+namespace {
+
+struct Draft {
+  Arguments arguments;
+  std::vector<std::string> dims;
+};
+
+using AddOptions = void (*)(CLI::App&, Draft&);
+
+struct CommandSpec {
+  const char* name;
+  const char* about;
+  const char* example;
+  AddOptions add_options;
+};
+
+void add_model(CLI::App& app, Draft& draft) {
+  app.add_option("MODEL", draft.arguments.subject, "an ONNX model, a graph (.tg) or an artifact (.tess)")->required();
+  app.add_option("--dim", draft.dims, "a named size of the inputs: NAME=N, or NAME=LO..HI")->type_name("NAME=N");
+}
+
+void add_running(CLI::App& app, Draft& draft) {
+  SessionOptions& session = draft.arguments.session;
+  app.add_option("-O", session.optimisation, "optimisation level: 0 none, 1 clean-up, 2 fusion (default), 3 slow searches")
+      ->check(CLI::Range(0, 3))
+      ->type_name("0..3");
+  app.add_option("--threads", session.threads, "threads to run on (default: the cores that the container gives)")
+      ->check(CLI::Range(0, 1024))
+      ->type_name("N");
+}
+
+void add_reference(CLI::App& app, Draft& draft) {
+  app.add_flag("--reference", draft.arguments.session.reference, "run on the reference interpreter: exact and slow");
+}
+
+void add_inputs(CLI::App& app, Draft& draft) {
+  app.add_option("-i,--input", draft.arguments.inputs,
+                 "an input: NAME=FILE.npy, NAME=FILE.pb, NAME=random or NAME=random:2,3 (its shape)")
+      ->type_name("NAME=SOURCE");
+  app.add_option("--seed", draft.arguments.seed, "of random inputs (default 1)")->type_name("N");
+}
+
+void add_json(CLI::App& app, Draft& draft) {
+  app.add_flag("--json", draft.arguments.json, "end with one JSON object on one line");
+}
+
+const CommandSpec kCommands[] = {
+    {"run", "Run a model on given inputs", "tessera run model.onnx --input x=x.npy --output-dir out",
+     [](CLI::App& app, Draft& draft) {
+       add_model(app, draft);
+       add_inputs(app, draft);
+       app.add_option("--output-dir", draft.arguments.output, "folder that the outputs are written to, as NAME.npy")
+           ->type_name("FOLDER");
+       add_running(app, draft);
+       add_reference(app, draft);
+       add_json(app, draft);
+     }},
+    {"conformance", "Run a folder of ONNX conformance cases",
+     "tessera conformance node-cases --skips tests/conformance/skips.txt",
+     [](CLI::App& app, Draft& draft) {
+       app.add_option("FOLDER", draft.arguments.subject, "holds CASE/model.onnx and CASE/test_data_set_N")->required();
+       app.add_option("--skips", draft.arguments.skips, "file of cases to leave out, each with its reason")
+           ->type_name("FILE");
+       app.add_option("--filter", draft.arguments.filter, "run only the cases whose names match")->type_name("GLOB");
+       add_running(app, draft);
+       add_reference(app, draft);
+       add_json(app, draft);
+     }},
+    {"ops", "List the operators", "tessera ops --json", add_json},
+    {"info", "Say what this machine has: cores, instruction sets, caches, measured limits", "tessera info", add_json},
+    {"explain", "Say what an error code means and what to do", "tessera explain E0312",
+     [](CLI::App& app, Draft& draft) {
+       app.add_option("CODE", draft.arguments.subject, "such as E0312")->required();
+       add_json(app, draft);
+     }},
+};
+
+Result<int64_t> parse_size(std::string_view text, const std::string& whole) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0)
+    return fail(Code::usage, "--dim {}: '{}' is not a size", whole, text);
+  return value;
+}
+
+Result<DimRange> parse_dim(const std::string& text) {
+  const size_t equals = text.rfind('=');
+  if (equals == std::string::npos || equals == 0)
+    return fail(Code::usage, "--dim {}: expected NAME=N or NAME=LO..HI", text);
+  const std::string_view range = std::string_view(text).substr(equals + 1);
+  const size_t dots = range.find("..");
+  DimRange dim{text.substr(0, equals), 0, 0};
+  TESSERA_ASSIGN(dim.lo, parse_size(range.substr(0, dots), text));
+  dim.hi = dim.lo;
+  if (dots != std::string_view::npos) TESSERA_ASSIGN(dim.hi, parse_size(range.substr(dots + 2), text));
+  if (dim.lo > dim.hi) return fail(Code::usage, "--dim {}: {} is greater than {}", text, dim.lo, dim.hi);
+  return dim;
+}
+
+}  // namespace
+
+Result<std::variant<Arguments, Answer>> parse_arguments(int argc, const char* const* argv) {
+  CLI::App app("Tessera makes transformer models fast on the machine at hand.", "tessera");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", std::string("tessera ") + version());
+  app.footer("`tessera COMMAND --help` tells more. Exit codes: 0 done, 1 the answer is no, 2 wrong usage, 3 bad model or "
+             "input,\n4 not supported, 5 out of a resource, 6 interrupted, 70 a bug of ours.");
+  Draft draft;
+  for (const CommandSpec& spec : kCommands) {
+    CLI::App* command = app.add_subcommand(spec.name, spec.about);
+    command->footer(std::string("Example: ") + spec.example);
+    spec.add_options(*command, draft);
+  }
+  // The parser of the command line is the one library here that reports by throwing; nothing of it leaves this function.
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    const auto chosen = app.get_subcommands();
+    return Answer{chosen.empty() ? app.help() : chosen.front()->help()};
+  } catch (const CLI::CallForAllHelp&) {
+    return Answer{app.help("", CLI::AppFormatMode::All)};
+  } catch (const CLI::CallForVersion& version) {
+    return Answer{std::string(version.what()) + "\n"};
+  } catch (const CLI::Error& error) {
+    const auto chosen = app.get_subcommands();
+    Error wrong{Code::usage, error.what()};
+    wrong.hint = chosen.empty() ? "see `tessera --help`" : "see `tessera " + chosen.front()->get_name() + " --help`";
+    return tl::unexpected<Error>(std::move(wrong));
+  }
+  draft.arguments.command = app.get_subcommands().front()->get_name();
+  for (const std::string& text : draft.dims) {
+    TESSERA_ASSIGN(DimRange dim, parse_dim(text));
+    draft.arguments.dims.push_back(std::move(dim));
+  }
+  return std::move(draft.arguments);
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,20 @@
+// The commands. Each prints its answer to stdout, and gives the exit code: 0, or 1 where the answer is no. Errors are
+// printed by main.
+#pragma once
+
+#include "cli/arguments.h"
+
+namespace tessera::cli {
+
+Result<int> run(const Arguments& arguments);
+Result<int> conformance(const Arguments& arguments);
+Result<int> ops(const Arguments& arguments);
+Result<int> info(const Arguments& arguments);
+Result<int> explain(const Arguments& arguments);
+
+// True once the user has asked to stop (SIGINT). Commands hand it to whatever takes long.
+extern std::atomic<bool> stop_requested;
+// E0504 once stop_requested is true.
+Status check_stop(std::string_view before);
+
+}  // namespace tessera::cli

@@ -1,0 +1,12 @@
+#include "cli/json.h"
+
+#include <cstdio>
+
+namespace tessera::cli {
+
+void print_json(const Json& object) {
+  const std::string line = object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::fwrite(line.data(), 1, line.size(), stdout);
+}
+
+}  // namespace tessera::cli

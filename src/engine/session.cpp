@@ -1,0 +1,149 @@
+#include <list>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/result.h"
+#include "base/strings.h"
+#include "engine/executable.h"
+#include "engine/inputs.h"
+#include "engine/model.h"
+#include "tessera/tessera.h"
+
+namespace tessera {
+
+using engine::Executable;
+using engine::ExecuteOptions;
+using engine::ExecuteReport;
+
+const char* version() { return TESSERA_VERSION; }
+
+struct Session::Impl {
+  using Shapes = std::vector<Dims>;
+
+  Impl(const Model& m, SessionOptions o) : model(m), options(o) {}
+
+  Model model;
+  SessionOptions options;
+  std::shared_ptr<const Executable> general;
+
+  mutable std::mutex mutex;  // guards all below
+  // Made for inputs that break an assumption of `general`; most recently used first.
+  mutable std::list<std::pair<Shapes, std::shared_ptr<const Executable>>> special;
+  mutable ExecuteReport last;
+  mutable int64_t runs = 0;
+
+  Result<std::shared_ptr<const Executable>> make(ir::Graph graph) const {
+    return std::shared_ptr<const Executable>(engine::interpret(std::move(graph)));
+  }
+
+  static Shapes shapes_of(std::span<const Value> inputs) {
+    Shapes shapes;
+    for (const Value& input : inputs) shapes.push_back(input.tensor() ? input.tensor()->shape() : Dims());
+    return shapes;
+  }
+
+  std::shared_ptr<const Executable> find(const Shapes& shapes) const {
+    const std::lock_guard lock(mutex);
+    for (auto it = special.begin(); it != special.end(); ++it) {
+      if (it->first != shapes) continue;
+      special.splice(special.begin(), special, it);
+      return it->second;
+    }
+    return nullptr;
+  }
+
+  Result<std::shared_ptr<const Executable>> specialised(std::span<const Value> inputs) const {
+    Shapes shapes = shapes_of(inputs);
+    if (auto found = find(shapes)) return found;
+    TESSERA_ASSIGN(ir::Graph graph, model.impl()->graph_for(inputs));
+    TESSERA_ASSIGN(std::shared_ptr<const Executable> made, make(std::move(graph)));
+    const std::lock_guard lock(mutex);
+    special.emplace_front(std::move(shapes), made);
+    if (special.size() > std::max<size_t>(options.cached_shapes, 1)) special.pop_back();
+    return made;
+  }
+
+  Result<std::vector<Value>> execute(std::span<const Value> inputs, const ExecuteOptions& how) const {
+    ExecuteReport report;
+    Result<std::vector<Value>> outputs = general->run(inputs, how, report);
+    if (outputs && report.failed_assumption) {
+      TESSERA_ASSIGN(std::shared_ptr<const Executable> exact, specialised(inputs));
+      report = {};
+      outputs = exact->run(inputs, how, report);
+      if (outputs && report.failed_assumption) return fail(Code::shape_mismatch, "{}", *report.failed_assumption);
+    }
+    if (outputs) {
+      const std::lock_guard lock(mutex);
+      last = report;
+      ++runs;
+    }
+    return outputs;
+  }
+};
+
+namespace {
+
+// The caller's memory for outputs, by position.
+Result<std::vector<Tensor>> output_buffers(const std::vector<ValueInfo>& outputs, std::span<const NamedValue> given) {
+  std::vector<Tensor> buffers;
+  if (given.empty()) return buffers;
+  std::unordered_map<std::string_view, size_t> positions;
+  std::vector<std::string> names;
+  for (const ValueInfo& info : outputs) {
+    positions.emplace(info.name, names.size());
+    names.push_back(info.name);
+  }
+  buffers.resize(outputs.size());
+  for (const NamedValue& value : given) {
+    const auto found = positions.find(value.name);
+    if (found == positions.end()) {
+      Error error{Code::unknown_name, "the model has no output '" + value.name + "'"};
+      error.hint = did_you_mean(value.name, names);
+      return tl::unexpected<Error>(std::move(error));
+    }
+    if (value.value.tensor() == nullptr)
+      return fail(Code::dtype_mismatch, "memory for output '{}' must be a tensor", value.name);
+    buffers[found->second] = *value.value.tensor();
+  }
+  return buffers;
+}
+
+}  // namespace
+
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+Session::~Session() = default;
+
+Result<Session> Session::create(const Model& model, SessionOptions options) {
+  auto impl = std::make_unique<Impl>(model, options);
+  TESSERA_ASSIGN(ir::Graph graph, model.impl()->graph());
+  TESSERA_ASSIGN(impl->general, impl->make(std::move(graph)));
+  return Session(std::move(impl));
+}
+
+Result<std::vector<NamedValue>> Session::run(std::span<const NamedValue> inputs, const RunOptions& options) const {
+  const Model::Impl& model = *impl_->model.impl();
+  TESSERA_ASSIGN(std::vector<Value> bound, engine::bind_inputs(model.inputs(), inputs));
+  TESSERA_ASSIGN(std::vector<Tensor> buffers, output_buffers(model.outputs(), options.outputs));
+  TESSERA_ASSIGN(std::vector<Value> results, impl_->execute(bound, {buffers, options.stop}));
+  std::vector<NamedValue> outputs;
+  for (size_t i = 0; i < results.size(); ++i) outputs.push_back({model.outputs()[i].name, std::move(results[i])});
+  return outputs;
+}
+
+SessionStatistics Session::statistics() const {
+  SessionStatistics statistics;
+  impl_->general->describe(statistics);
+  const std::lock_guard lock(impl_->mutex);
+  statistics.runs = impl_->runs;
+  statistics.specialised_plans = static_cast<int64_t>(impl_->special.size());
+  statistics.arena_bytes = impl_->last.arena_bytes;
+  statistics.peak_activation_bytes = impl_->last.peak_activation_bytes;
+  statistics.live_set_bound_bytes = impl_->last.live_set_bound_bytes;
+  return statistics;
+}
+
+const Model& Session::model() const { return impl_->model; }
+
+}  // namespace tessera
