@@ -32,7 +32,8 @@ void add_model(CLI::App& app, Draft& draft) {
 
 void add_running(CLI::App& app, Draft& draft) {
   SessionOptions& session = draft.arguments.session;
-  app.add_option("-O", session.optimisation, "optimisation level: 0 none, 1 clean-up, 2 fusion (default), 3 slow searches")
+  app.add_option("-O", session.optimisation,
+                 "optimisation level: 0 none, 1 clean-up, 2 fusion (default), 3 slow searches")
       ->check(CLI::Range(0, 3))
       ->type_name("0..3");
   app.add_option("--threads", session.threads, "threads to run on (default: the cores that the container gives)")
@@ -103,7 +104,9 @@ Result<DimRange> parse_dim(const std::string& text) {
   DimRange dim{text.substr(0, equals), 0, 0};
   TESSERA_ASSIGN(dim.lo, parse_size(range.substr(0, dots), text));
   dim.hi = dim.lo;
-  if (dots != std::string_view::npos) TESSERA_ASSIGN(dim.hi, parse_size(range.substr(dots + 2), text));
+  if (dots != std::string_view::npos) {
+    TESSERA_ASSIGN(dim.hi, parse_size(range.substr(dots + 2), text));
+  }
   if (dim.lo > dim.hi) return fail(Code::usage, "--dim {}: {} is greater than {}", text, dim.lo, dim.hi);
   return dim;
 }
@@ -114,15 +117,17 @@ Result<std::variant<Arguments, Answer>> parse_arguments(int argc, const char* co
   CLI::App app("Tessera makes transformer models fast on the machine at hand.", "tessera");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("tessera ") + version());
-  app.footer("`tessera COMMAND --help` tells more. Exit codes: 0 done, 1 the answer is no, 2 wrong usage, 3 bad model or "
-             "input,\n4 not supported, 5 out of a resource, 6 interrupted, 70 a bug of ours.");
+  app.footer(
+      "`tessera COMMAND --help` tells more. Exit codes: 0 done, 1 the answer is no, 2 wrong usage, 3 bad model or "
+      "input,\n4 not supported, 5 out of a resource, 6 interrupted, 70 a bug of ours.");
   Draft draft;
   for (const CommandSpec& spec : kCommands) {
     CLI::App* command = app.add_subcommand(spec.name, spec.about);
     command->footer(std::string("Example: ") + spec.example);
     spec.add_options(*command, draft);
   }
-  // The parser of the command line is the one library here that reports by throwing; nothing of it leaves this function.
+  // The parser of the command line is the one library here that reports by throwing; nothing of it leaves this
+  // function.
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

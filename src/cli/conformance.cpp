@@ -50,7 +50,7 @@ Result<int> conformance(const Arguments& arguments) {
       cases.push_back({{"name", result.name}, {"status", word(result.status)}, {"why", result.why}});
     print_json({{"passed", counts[0]}, {"failed", counts[1]}, {"skipped", counts[2]}, {"cases", std::move(cases)}});
   } else {
-    print("{} passed, {} failed, {} skipped\n", counts[0], counts[1], counts[2]);
+    say("{} passed, {} failed, {} skipped\n", counts[0], counts[1], counts[2]);
   }
   return counts[1] > 0 ? 1 : 0;
 }

@@ -8,7 +8,7 @@
 namespace tessera::cli {
 
 template <class... A>
-void print(fmt::format_string<A...> format, A&&... args) {
+void say(fmt::format_string<A...> format, A&&... args) {
   fmt::print(stdout, format, std::forward<A>(args)...);
 }
 

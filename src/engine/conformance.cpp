@@ -120,8 +120,9 @@ Result<std::vector<CaseResult>> run_conformance(const std::string& folder, const
       names.push_back(std::move(name));
   }
   if (error) return fail(Code::file_not_found, "'{}' cannot be read: {}", folder, error.message());
-  if (names.empty()) return fail(Code::file_not_found, "'{}' holds no CASE/model.onnx{}", folder,
-                                   options.filter == "*" ? "" : " that matches '" + options.filter + "'");
+  if (names.empty())
+    return fail(Code::file_not_found, "'{}' holds no CASE/model.onnx{}", folder,
+                options.filter == "*" ? "" : " that matches '" + options.filter + "'");
   std::sort(names.begin(), names.end());
 
   std::vector<CaseResult> results;

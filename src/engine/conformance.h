@@ -28,7 +28,7 @@ struct CaseResult {
 struct ConformanceOptions {
   SessionOptions session;
   std::vector<SkipRule> skips;
-  std::string filter = "*";                         // a glob: only cases of matching names
+  std::string filter = "*";                        // a glob: only cases of matching names
   std::function<void(const CaseResult&)> on_case;  // told of each as it is done
   const std::atomic<bool>* stop = nullptr;
 };

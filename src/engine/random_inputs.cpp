@@ -86,8 +86,9 @@ Result<Value> random_input(const ValueInfo& info, uint64_t seed, const Dims* sha
                 info.type);
   for (size_t axis = 0; axis < sizes.size(); ++axis)
     if (sizes[axis] < 0)
-      return fail(Code::shape_invalid, "the size of axis {} of input '{}' ({}) is not known: give --dim {}=N or random:SHAPE",
-                  axis, info.name, info.type, shape == nullptr ? info.shape[axis] : "NAME");
+      return fail(Code::shape_invalid,
+                  "the size of axis {} of input '{}' ({}) is not known: give --dim {}=N or random:SHAPE", axis,
+                  info.name, info.type, shape == nullptr ? info.shape[axis] : "NAME");
   TESSERA_ASSIGN(Tensor tensor, Tensor::make(info.dtype, sizes));
   TESSERA_TRY(fill(info, seed, tensor));
   return Value(std::move(tensor));
