@@ -5,8 +5,8 @@
 
 namespace tessera::ir {
 
-// softcap tanh(scale q k^T / softcap) [B, H, T, S] of q [B, H, T, D] and k [B, G, S, D]; no cap when softcap is 0. E0312 when H
-// is no multiple of G.
+// softcap tanh(scale q k^T / softcap) [B, H, T, S] of q [B, H, T, D] and k [B, G, S, D]; no cap when softcap is 0.
+// E0312 when H is no multiple of G.
 X attention_scores(X q, X k, double scale, double softcap);
 // Hides where a boolean mask does not hold, adds any other; an absent mask changes nothing.
 X attention_mask(X scores, X mask);

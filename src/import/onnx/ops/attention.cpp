@@ -8,14 +8,18 @@
 #include "import/onnx/onnx_ops.h"
 
 namespace tessera::onnx {
+using ir::concat;
+using ir::reshape;
+
 namespace {
 
 // [B, T, heads * D] as [B, heads, T, D].
 Result<X> split_heads(NodeImport& n, X x, int64_t heads, std::string_view which) {
   if (heads < 1) return n.fail(Code::attribute_invalid, "{} is {} for inputs of 3 axes", which, heads);
   Dim width = x.dim(2);
-  std::optional<Dim> each = width.is_const() ? (width.value() % heads == 0 ? std::optional<Dim>(width.value() / heads) : std::nullopt)
-                                             : n.b.dims().exact_div(width, heads);
+  std::optional<Dim> each =
+      width.is_const() ? (width.value() % heads == 0 ? std::optional<Dim>(width.value() / heads) : std::nullopt)
+                       : n.b.dims().exact_div(width, heads);
   if (!each) return n.fail(Code::shape_mismatch, "{} columns do not split into {} heads", to_string(width), heads);
   return transpose(reshape(x, {x.dim(0), x.dim(1), heads, *each}), {0, 2, 1, 3});
 }
@@ -60,7 +64,8 @@ Status import_attention(NodeImport& n) {
   TESSERA_TRY(n.b.status());
   bool flat = q.rank() == 3;
   if ((q.rank() != 3 && q.rank() != 4) || k.rank() != q.rank() || v.rank() != q.rank())
-    return n.fail(Code::rank_mismatch, "Q, K and V have {}, {} and {} axes but must all have 3 or 4", q.rank(), k.rank(), v.rank());
+    return n.fail(Code::rank_mismatch, "Q, K and V have {}, {} and {} axes but must all have 3 or 4", q.rank(),
+                  k.rank(), v.rank());
   if (flat) {
     int64_t heads = n.integer("q_num_heads", 0), groups = n.integer("kv_num_heads", 0);
     TESSERA_ASSIGN(q, split_heads(n, q, heads, "q_num_heads"));
@@ -103,7 +108,8 @@ Status import_attention(NodeImport& n) {
   }
   // The scores are asked for as well: written out, step by step.
   int64_t mode = n.integer("qk_matmul_output_mode", 0);
-  if (mode < 0 || mode > 3) return n.fail(Code::attribute_invalid, "qk_matmul_output_mode is {} but must be 0 to 3", mode);
+  if (mode < 0 || mode > 3)
+    return n.fail(Code::attribute_invalid, "qk_matmul_output_mode is {} but must be 0 to 3", mode);
   X raw = attention_scores(q, k, scale, 0);
   X capped = softcap == 0 ? raw : attention_scores(q, k, scale, softcap);
   X masked = attention_mask(capped, mask);
@@ -120,7 +126,8 @@ Status import_flex_attention(NodeImport& n) {
   X q = n.need(0), k = n.need(1), v = n.need(2);
   TESSERA_TRY(n.b.status());
   if (q.rank() != 4 || k.rank() != 4 || v.rank() != 4)
-    return n.fail(Code::rank_mismatch, "Q, K and V have {}, {} and {} axes but must have 4", q.rank(), k.rank(), v.rank());
+    return n.fail(Code::rank_mismatch, "Q, K and V have {}, {} and {} axes but must have 4", q.rank(), k.rank(),
+                  v.rank());
   auto modify = [&](std::string_view name, X x) -> Result<X> {
     if (!n.has_attribute(name)) return x;
     const GraphProto* graph = n.graph(name);
@@ -149,7 +156,8 @@ Status import_flex_attention(NodeImport& n) {
   return {};
 }
 
-// A state [B, G, K, V] that each step decays, corrects (delta rules) and adds k v^T to; the query reads it. Yang et al. 2024.
+// A state [B, G, K, V] that each step decays, corrects (delta rules) and adds k v^T to; the query reads it. Yang et al.
+// 2024.
 Status import_linear_attention(NodeImport& n) {
   X q = n.need(0), k = n.need(1), v = n.need(2);
   TESSERA_TRY(n.b.status());
@@ -158,7 +166,8 @@ Status import_linear_attention(NodeImport& n) {
   if (!gated && !delta && rule != "linear")
     return n.fail(Code::attribute_invalid, "update_rule is '{}' but must be linear, gated, delta or gated_delta", rule);
   int64_t heads = n.integer("q_num_heads", 0), groups = n.integer("kv_num_heads", 0);
-  if (q.rank() != 3 || k.rank() != 3 || v.rank() != 3) return n.fail(Code::rank_mismatch, "query, key and value must have 3 axes");
+  if (q.rank() != 3 || k.rank() != 3 || v.rank() != 3)
+    return n.fail(Code::rank_mismatch, "query, key and value must have 3 axes");
   if (heads < 1 || groups < 1 || heads % groups != 0)
     return n.fail(Code::attribute_invalid, "q_num_heads {} is no multiple of kv_num_heads {}", heads, groups);
   DType type = q.dtype(), inner = bits(type) < 32 ? DType::f32 : type;
@@ -198,7 +207,8 @@ Status import_linear_attention(NodeImport& n) {
   b.set_location(n.b.location());
   X s = b.input(state.type(), "state");
   Xs in;
-  for (X x : sliced) in.push_back(b.input(b.context().tensor(x.dtype(), Shape(x.shape().begin() + 1, x.shape().end())), ""));
+  for (X x : sliced)
+    in.push_back(b.input(b.context().tensor(x.dtype(), Shape(x.shape().begin() + 1, x.shape().end())), ""));
   X qt = in[0], kt = in[1], vt = in[2];  // [B, heads or groups, D]
   if (gated) s = s * unsqueeze(exp(in[3]), {3});
   if (delta) {
@@ -226,7 +236,8 @@ Status import_linear_attention(NodeImport& n) {
 Status import_causal_conv_with_state(NodeImport& n) {
   X x = n.need(0), w = n.need(1);
   TESSERA_TRY(n.b.status());
-  if (x.rank() != 3 || w.rank() != 3) return n.fail(Code::rank_mismatch, "input and weight have {} and {} axes but must have 3", x.rank(), w.rank());
+  if (x.rank() != 3 || w.rank() != 3)
+    return n.fail(Code::rank_mismatch, "input and weight have {} and {} axes but must have 3", x.rank(), w.rank());
   Dim before = w.dim(2) - 1, channels = x.dim(1), length = x.dim(2);
   X padded = n.has(3) ? concat({n.in(3), x}, 2) : pad(x, {0, 0, before}, {0, 0, 0});
   TESSERA_TRY(n.b.status());
@@ -251,14 +262,16 @@ Status import_rotary_embedding(NodeImport& n) {
   X x = n.need(0), c = n.need(1), s = n.need(2);
   TESSERA_TRY(n.b.status());
   bool flat = x.rank() == 3;
-  if (!flat && x.rank() != 4) return n.fail(Code::rank_mismatch, "the input has {} axes but must have 3 or 4", x.rank());
+  if (!flat && x.rank() != 4)
+    return n.fail(Code::rank_mismatch, "the input has {} axes but must have 3 or 4", x.rank());
   if (flat) {
     TESSERA_ASSIGN(x, split_heads(n, x, n.integer("num_heads", 0), "num_heads"));
   }
   Dim size = x.dim(3), turned = n.integer("rotary_embedding_dim", 0);
   if (turned.is(0)) turned = size;
-  std::optional<Dim> half = turned.is_const() ? (turned.value() % 2 == 0 ? std::optional<Dim>(turned.value() / 2) : std::nullopt)
-                                              : n.b.dims().exact_div(turned, 2);
+  std::optional<Dim> half = turned.is_const()
+                                ? (turned.value() % 2 == 0 ? std::optional<Dim>(turned.value() / 2) : std::nullopt)
+                                : n.b.dims().exact_div(turned, 2);
   if (!half) return n.fail(Code::shape_invalid, "{} columns cannot be turned in pairs", to_string(turned));
   if (n.has(3)) {
     c = gather(c, n.in(3), 0);
@@ -271,7 +284,8 @@ Status import_rotary_embedding(NodeImport& n) {
   X a = interleaved ? slice(x, 3, 0, *half, 2) : slice(x, 3, 0, *half);
   X b = interleaved ? slice(x, 3, 1, *half, 2) : slice(x, 3, *half, *half);
   X real = c * a - s * b, imaginary = s * a + c * b;
-  X y = interleaved ? reshape(concat({unsqueeze(real, {4}), unsqueeze(imaginary, {4})}, 4), {x.dim(0), x.dim(1), x.dim(2), turned})
+  X y = interleaved ? reshape(concat({unsqueeze(real, {4}), unsqueeze(imaginary, {4})}, 4),
+                              {x.dim(0), x.dim(1), x.dim(2), turned})
                     : concat({real, imaginary}, 3);
   if (!(turned == size)) y = concat({y, slice(x, 3, turned, size - turned)}, 3);
   n.out(flat ? join_heads(y) : y);
