@@ -1,6 +1,8 @@
 // Reading and writing by index.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ops/ops.h"
 #include "ops/reference.h"
 
@@ -298,6 +300,19 @@ Status infer_runtime_shape(Infer& infer) {
   return {};
 }
 
+// Axes in front of the shorter one come from the longer.
+Status infer_broadcast_to(Infer& infer) {
+  const Dim rank = infer.shape(1)[0];
+  if (!rank.is_const()) {
+    infer.results.push_back(infer.context.unranked(infer.dtype(0)));
+    return {};
+  }
+  Shape shape;
+  for (int64_t i = 0; i < std::max<int64_t>(rank.value(), infer.rank(0)); ++i) shape.push_back(infer.dims().fresh("size"));
+  infer.result(infer.dtype(0), std::move(shape));
+  return {};
+}
+
 Status eval_reshape_to(Eval& e) {
   TESSERA_ASSIGN(Dims shape, shape_operand(e.in(1)));
   TESSERA_ASSIGN(int64_t count, element_count(shape));
@@ -393,7 +408,7 @@ constinit const OpDef broadcast_to_op = {
     .doc = "x repeated along axes of size 1 to a shape known only during the run (both ways, as ONNX Expand).",
     .signature = "x[*S], shape[N] -> y[*R]",
     .types = "x, y: any; shape: i64",
-    .infer = infer_runtime_shape,
+    .infer = infer_broadcast_to,
     .reference = eval_broadcast_to,
 };
 
