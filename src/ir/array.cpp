@@ -45,7 +45,8 @@ Result<Array> to_array(const Tensor& tensor) {
 Result<Tensor> to_tensor(const Array& array) {
   TESSERA_ASSIGN(Tensor tensor, Tensor::make(array.dtype, array.shape));
   if (array.is_real()) {
-    encode_all(array.dtype, tensor.mutable_data(), array.of<double>());
+    // Elements are representable already: an infinity of a float8 must stay one.
+    encode_all(array.dtype, tensor.mutable_data(), array.of<double>(), Rounding{.saturate = false});
   } else {
     encode_all(array.dtype, tensor.mutable_data(), array.of<Int>());
   }
@@ -53,7 +54,9 @@ Result<Tensor> to_tensor(const Array& array) {
 }
 
 void round_to_dtype(Array& array) {
-  if (array.dtype == DType::f64 || array.data.index() == 2) return;
+  // Only casts make float8 values, and they have rounded as the model asks.
+  bool cast_only = is_float(array.dtype) && bits(array.dtype) <= 8;
+  if (array.dtype == DType::f64 || cast_only || array.data.index() == 2) return;
   if (array.is_real()) {
     if (array.dtype == DType::f32) {
       for (double& v : array.of<double>()) v = static_cast<float>(v);
