@@ -27,7 +27,9 @@ struct CommandSpec {
 
 void add_model(CLI::App& app, Draft& draft) {
   app.add_option("MODEL", draft.arguments.subject, "an ONNX model, a graph (.tg) or an artifact (.tess)")->required();
-  app.add_option("--dim", draft.dims, "a named size of the inputs: NAME=N, or NAME=LO..HI")->type_name("NAME=N");
+  app.add_option("--dim", draft.dims, "a named size of the inputs: NAME=N, or NAME=LO..HI")
+      ->type_name("NAME=N")
+      ->allow_extra_args(false);
 }
 
 void add_running(CLI::App& app, Draft& draft) {
@@ -48,7 +50,8 @@ void add_reference(CLI::App& app, Draft& draft) {
 void add_inputs(CLI::App& app, Draft& draft) {
   app.add_option("-i,--input", draft.arguments.inputs,
                  "an input: NAME=FILE.npy, NAME=FILE.pb, NAME=random or NAME=random:2,3 (its shape)")
-      ->type_name("NAME=SOURCE");
+      ->type_name("NAME=SOURCE")
+      ->allow_extra_args(false);
   app.add_option("--seed", draft.arguments.seed, "of random inputs (default 1)")->type_name("N");
 }
 
@@ -131,8 +134,7 @@ Result<std::variant<Arguments, Answer>> parse_arguments(int argc, const char* co
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    const auto chosen = app.get_subcommands();
-    return Answer{chosen.empty() ? app.help() : chosen.front()->help()};
+    return Answer{app.help()};
   } catch (const CLI::CallForAllHelp&) {
     return Answer{app.help("", CLI::AppFormatMode::All)};
   } catch (const CLI::CallForVersion& version) {

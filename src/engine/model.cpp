@@ -1,11 +1,16 @@
 #include "engine/model.h"
 
-#include "base/file.h"
 #include "base/result.h"
 #include "import/onnx/import.h"
+#include "import/onnx/proto.h"
+#include "tensor/scalar.h"
 
 namespace tessera {
 namespace {
+
+using Format = Model::Impl::Format;
+
+constexpr int64_t kMostDeciding = 64;  // elements: axes and shapes have at most a few, token ids usually more
 
 // The fields of ONNX's ModelProto, of which a file has one first: a tag is field << 3 | wire type.
 bool begins_as_onnx(std::span<const std::byte> bytes) {
@@ -15,9 +20,9 @@ bool begins_as_onnx(std::span<const std::byte> bytes) {
   return (number && wire == 0) || ((text || message) && wire == 2);
 }
 
-Result<Model::Impl::Format> format_of(std::span<const std::byte> bytes) {
+Result<Format> format_of(std::span<const std::byte> bytes) {
   if (bytes.empty()) return fail(Code::unknown_format, "the file is empty");
-  if (begins_as_onnx(bytes)) return Model::Impl::Format::onnx;
+  if (begins_as_onnx(bytes)) return Format::onnx;
   return fail(Code::unknown_format, "the file begins with byte 0x{:02x}, as no kind of model does",
               static_cast<unsigned>(bytes.front()));
 }
@@ -28,26 +33,12 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-std::vector<ValueInfo> describe_inputs(const ir::Graph& graph) {
-  std::vector<ValueInfo> infos;
-  for (ir::ValueId id : graph.inputs)
-    infos.push_back(engine::describe(graph.type(id), std::string(graph.value_name(id))));
-  return infos;
-}
-
-std::vector<ValueInfo> describe_outputs(const ir::Graph& graph) {
-  std::vector<ValueInfo> infos;
-  for (size_t i = 0; i < graph.outputs.size(); ++i)
-    infos.push_back(
-        engine::describe(graph.type(graph.outputs[i]), std::string(graph.context().text(graph.output_names[i]))));
-  return infos;
-}
-
 }  // namespace
 
 Result<std::shared_ptr<Model::Impl>> Model::Impl::open(std::span<const std::byte> bytes,
-                                                       std::shared_ptr<const void> keep, std::string path,
-                                                       std::string folder, LoadOptions options) {
+                                                       std::shared_ptr<const void> keep,
+                                                       std::shared_ptr<const MappedFile> file, std::string folder,
+                                                       LoadOptions options) {
   TESSERA_ASSIGN(const Format format, format_of(bytes));
   for (const DimRange& range : options.dims)
     if (range.lo < 0 || range.lo > range.hi)
@@ -56,21 +47,49 @@ Result<std::shared_ptr<Model::Impl>> Model::Impl::open(std::span<const std::byte
   auto impl = std::make_shared<Impl>();
   impl->bytes_ = bytes;
   impl->keep_ = std::move(keep);
-  impl->path_ = std::move(path);
+  if (file != nullptr) impl->path_ = file->path();
+  impl->file_ = std::move(file);
   impl->folder_ = std::move(folder);
   impl->format_ = format;
   impl->options_ = std::move(options);
-  TESSERA_ASSIGN(impl->first_, impl->make_graph({}));
-  impl->inputs_ = describe_inputs(*impl->first_);
-  impl->outputs_ = describe_outputs(*impl->first_);
+  TESSERA_TRY(impl->read_onnx());
   return impl;
 }
 
-Result<ir::Graph> Model::Impl::make_graph(std::span<const Value> inputs) const {
+Status Model::Impl::read_onnx() {
+  Result<ir::Graph> graph = make_graph({}, false);
+  if (graph) {
+    inputs_ = engine::describe_inputs(*graph);
+    outputs_ = engine::describe_outputs(*graph);
+    first_ = std::move(*graph);
+    return {};
+  }
+  if (graph.error().code != Code::value_unknown) return tl::unexpected<Error>(std::move(graph).error());
+  // The inputs of each run tell what is not known now.
+  TESSERA_ASSIGN(const onnx::ModelProto model, onnx::parse_model(onnx::Bytes(bytes_)));
+  TESSERA_ASSIGN(inputs_, engine::declared_inputs(model));
+  TESSERA_ASSIGN(outputs_, engine::declared_outputs(model));
+  return {};
+}
+
+bool Model::Impl::may_decide(const Value& input) {
+  const Tensor* tensor = input.tensor();
+  return tensor != nullptr && (is_int(tensor->dtype()) || tensor->dtype() == DType::boolean) && tensor->rank() <= 1 &&
+         tensor->count() <= kMostDeciding;
+}
+
+Result<ir::Graph> Model::Impl::make_graph(std::span<const Value> inputs, bool values) const {
   onnx::ImportOptions import;
   for (const DimRange& range : options_.dims) import.dims[range.name] = {range.lo, range.hi};
-  for (size_t i = 0; i < inputs.size(); ++i)
-    if (const Tensor* tensor = inputs[i].tensor()) import.input_shapes[inputs_[i].name] = tensor->shape();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor* tensor = inputs[i].tensor();
+    if (tensor == nullptr) continue;
+    import.input_shapes[inputs_[i].name] = tensor->shape();
+    if (!values || !may_decide(inputs[i])) continue;
+    std::vector<int64_t>& elements = import.input_values[inputs_[i].name];
+    for (int64_t k = 0; k < tensor->count(); ++k)
+      elements.push_back(static_cast<int64_t>(decode_int(tensor->dtype(), tensor->data(), k)));
+  }
   return onnx::import_onnx(bytes_, keep_, folder_, import);
 }
 
@@ -83,14 +102,23 @@ Result<ir::Graph> Model::Impl::graph() {
       return taken;
     }
   }
-  return make_graph({});
+  return make_graph({}, false);
 }
 
-Result<ir::Graph> Model::Impl::graph_for(std::span<const Value> inputs) const { return make_graph(inputs); }
+Result<ir::Graph> Model::Impl::graph_for(std::span<const Value> inputs, bool values) const {
+  return make_graph(inputs, values);
+}
+
+void Model::Impl::release(const void* data, size_t bytes) const {
+  if (file_ == nullptr) return;
+  const auto* first = static_cast<const std::byte*>(data);
+  if (first < file_->data() || first >= file_->data() + file_->size()) return;
+  file_->release(static_cast<size_t>(first - file_->data()), bytes);
+}
 
 Result<Model> Model::load(const std::string& path, LoadOptions options) {
   TESSERA_ASSIGN(std::shared_ptr<const MappedFile> file, MappedFile::open(path));
-  Result<std::shared_ptr<Impl>> impl = Impl::open(file->bytes(), file, path, folder_of(path), std::move(options));
+  Result<std::shared_ptr<Impl>> impl = Impl::open(file->bytes(), file, file, folder_of(path), std::move(options));
   if (!impl) return tl::unexpected<Error>(std::move(impl.error()).within("loading '" + path + "'"));
   return Model(std::move(*impl));
 }
@@ -98,7 +126,7 @@ Result<Model> Model::load(const std::string& path, LoadOptions options) {
 Result<Model> Model::from_memory(std::span<const std::byte> bytes, std::string folder, LoadOptions options,
                                  std::shared_ptr<const void> keep) {
   TESSERA_ASSIGN(std::shared_ptr<Impl> impl,
-                 Impl::open(bytes, std::move(keep), "", std::move(folder), std::move(options)));
+                 Impl::open(bytes, std::move(keep), nullptr, std::move(folder), std::move(options)));
   return Model(std::move(impl));
 }
 
@@ -106,27 +134,4 @@ const std::vector<ValueInfo>& Model::inputs() const { return impl_->inputs(); }
 const std::vector<ValueInfo>& Model::outputs() const { return impl_->outputs(); }
 const std::string& Model::path() const { return impl_->path(); }
 
-namespace engine {
-
-ValueInfo describe(ir::TypeRef type, std::string name) {
-  ValueInfo info;
-  info.name = std::move(name);
-  info.type = ir::to_string(*type);
-  if (type->kind == ir::Kind::sequence || type->kind == ir::Kind::optional) {
-    info.kind = type->kind == ir::Kind::sequence ? ValueInfo::Kind::sequence : ValueInfo::Kind::optional;
-    info.ranked = false;
-    while (type->element != nullptr) type = type->element;
-    info.dtype = type->dtype;
-    return info;
-  }
-  info.dtype = type->dtype;
-  info.ranked = type->ranked;
-  for (const Dim& size : type->shape) {
-    info.shape.push_back(to_string(size));
-    info.sizes.push_back(size.is_const() ? size.value() : -1);
-  }
-  return info;
-}
-
-}  // namespace engine
 }  // namespace tessera

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <optional>
 
+#include "base/file.h"
 #include "ir/graph.h"
 #include "tessera/session.h"
 
@@ -13,41 +14,59 @@ namespace tessera {
 // several threads. Making one again from the mapped file is cheap.
 class Model::Impl {
  public:
-  enum class Format : uint8_t { onnx, text };
+  enum class Format : uint8_t { onnx };
 
-  // `keep` keeps `bytes` alive.
+  // `keep` keeps `bytes` alive; `file` is the same where they are a mapped file's, else null.
   static Result<std::shared_ptr<Impl>> open(std::span<const std::byte> bytes, std::shared_ptr<const void> keep,
-                                            std::string path, std::string folder, LoadOptions options);
+                                            std::shared_ptr<const MappedFile> file, std::string folder,
+                                            LoadOptions options);
 
-  // A graph for any sizes.
+  // A graph for any sizes. E0317 when the model's form depends on values of its inputs.
   Result<ir::Graph> graph();
-  // A graph for exactly these inputs, in the model's order: every named size that they tell is a constant in it.
-  Result<ir::Graph> graph_for(std::span<const Value> inputs) const;
+  // A graph for exactly these inputs, in the model's order: every size that they tell is a constant in it; with
+  // `values` also the elements of those that may be axes or sizes.
+  Result<ir::Graph> graph_for(std::span<const Value> inputs, bool values) const;
+  // Whether an input may decide the form of a model by its elements: short lists of integers.
+  static bool may_decide(const Value& input);
+  // Gives the pages of source memory back to the machine; nothing happens where it does not lie in the model's file.
+  void release(const void* data, size_t bytes) const;
 
   const std::vector<ValueInfo>& inputs() const { return inputs_; }
   const std::vector<ValueInfo>& outputs() const { return outputs_; }
+  // Empty for models from memory.
   const std::string& path() const { return path_; }
   Format format() const { return format_; }
 
  private:
+  Status read_onnx();
   // `inputs` empty: for any sizes.
-  Result<ir::Graph> make_graph(std::span<const Value> inputs) const;
+  Result<ir::Graph> make_graph(std::span<const Value> inputs, bool values) const;
 
   std::span<const std::byte> bytes_;
   std::shared_ptr<const void> keep_;
+  std::shared_ptr<const MappedFile> file_;
   std::string path_;
   std::string folder_;
   Format format_ = Format::onnx;
   LoadOptions options_;
   std::vector<ValueInfo> inputs_, outputs_;
   std::mutex mutex_;
-  std::optional<ir::Graph> first_;  // the graph that open() made, until someone takes it
+  std::optional<ir::Graph> first_;  // the graph that open() made, until someone takes it; guarded by mutex_
 };
 
 }  // namespace tessera
 
+namespace tessera::onnx {
+struct ModelProto;
+}
+
 namespace tessera::engine {
 
 ValueInfo describe(ir::TypeRef type, std::string name);
+std::vector<ValueInfo> describe_inputs(const ir::Graph& graph);
+std::vector<ValueInfo> describe_outputs(const ir::Graph& graph);
+// Of an ONNX model that is not (or cannot be) imported: as the file declares them.
+Result<std::vector<ValueInfo>> declared_inputs(const onnx::ModelProto& model);
+Result<std::vector<ValueInfo>> declared_outputs(const onnx::ModelProto& model);
 
 }  // namespace tessera::engine

@@ -4,6 +4,7 @@
 
 #include "base/result.h"
 #include "base/strings.h"
+#include "engine/compiled.h"
 #include "engine/executable.h"
 #include "engine/inputs.h"
 #include "engine/model.h"
@@ -18,34 +19,50 @@ using engine::ExecuteReport;
 const char* version() { return TESSERA_VERSION; }
 
 struct Session::Impl {
-  using Shapes = std::vector<Dims>;
+  // What a specialised executable was made for.
+  struct Key {
+    std::vector<Dims> shapes;
+    std::vector<std::string> values;  // elements of the inputs that may decide the model's form; empty where none do
+    bool operator==(const Key&) const = default;
+  };
 
   Impl(const Model& m, SessionOptions o) : model(m), options(o) {}
 
   Model model;
   SessionOptions options;
-  std::shared_ptr<const Executable> general;
+  std::shared_ptr<const Executable> general;  // null when the model's form depends on values of its inputs
 
   mutable std::mutex mutex;  // guards all below
   // Made for inputs that break an assumption of `general`; most recently used first.
-  mutable std::list<std::pair<Shapes, std::shared_ptr<const Executable>>> special;
+  mutable std::list<std::pair<Key, std::shared_ptr<const Executable>>> special;
+  mutable std::shared_ptr<const Executable> latest;  // the one that ran last
   mutable ExecuteReport last;
   mutable int64_t runs = 0;
 
   Result<std::shared_ptr<const Executable>> make(ir::Graph graph) const {
-    return std::shared_ptr<const Executable>(engine::interpret(std::move(graph)));
+    if (options.reference) return std::shared_ptr<const Executable>(engine::interpret(std::move(graph)));
+    return engine::compile(graph, {.threads = options.threads,
+                                   .optimisation = options.optimisation,
+                                   .release_source = [source = model.impl()](const void* data, size_t bytes) {
+                                     source->release(data, bytes);
+                                   }});
   }
 
-  static Shapes shapes_of(std::span<const Value> inputs) {
-    Shapes shapes;
-    for (const Value& input : inputs) shapes.push_back(input.tensor() ? input.tensor()->shape() : Dims());
-    return shapes;
+  Key key_of(std::span<const Value> inputs) const {
+    Key key;
+    for (const Value& input : inputs) {
+      const Tensor* tensor = input.tensor();
+      key.shapes.push_back(tensor ? tensor->shape() : Dims());
+      if (general == nullptr)
+        key.values.emplace_back(Model::Impl::may_decide(input) ? std::string(tensor->as<char>(), tensor->bytes()) : "");
+    }
+    return key;
   }
 
-  std::shared_ptr<const Executable> find(const Shapes& shapes) const {
+  std::shared_ptr<const Executable> find(const Key& key) const {
     const std::lock_guard lock(mutex);
     for (auto it = special.begin(); it != special.end(); ++it) {
-      if (it->first != shapes) continue;
+      if (it->first != key) continue;
       special.splice(special.begin(), special, it);
       return it->second;
     }
@@ -53,27 +70,30 @@ struct Session::Impl {
   }
 
   Result<std::shared_ptr<const Executable>> specialised(std::span<const Value> inputs) const {
-    Shapes shapes = shapes_of(inputs);
-    if (auto found = find(shapes)) return found;
-    TESSERA_ASSIGN(ir::Graph graph, model.impl()->graph_for(inputs));
+    Key key = key_of(inputs);
+    if (auto found = find(key)) return found;
+    TESSERA_ASSIGN(ir::Graph graph, model.impl()->graph_for(inputs, general == nullptr));
     TESSERA_ASSIGN(std::shared_ptr<const Executable> made, make(std::move(graph)));
     const std::lock_guard lock(mutex);
-    special.emplace_front(std::move(shapes), made);
+    special.emplace_front(std::move(key), made);
     if (special.size() > std::max<size_t>(options.cached_shapes, 1)) special.pop_back();
     return made;
   }
 
   Result<std::vector<Value>> execute(std::span<const Value> inputs, const ExecuteOptions& how) const {
     ExecuteReport report;
-    Result<std::vector<Value>> outputs = general->run(inputs, how, report);
-    if (outputs && report.failed_assumption) {
-      TESSERA_ASSIGN(std::shared_ptr<const Executable> exact, specialised(inputs));
+    std::shared_ptr<const Executable> used = general;
+    Result<std::vector<Value>> outputs;
+    if (general != nullptr) outputs = general->run(inputs, how, report);
+    if (general == nullptr || (outputs && report.failed_assumption)) {
+      TESSERA_ASSIGN(used, specialised(inputs));
       report = {};
-      outputs = exact->run(inputs, how, report);
+      outputs = used->run(inputs, how, report);
       if (outputs && report.failed_assumption) return fail(Code::shape_mismatch, "{}", *report.failed_assumption);
     }
     if (outputs) {
       const std::lock_guard lock(mutex);
+      latest = std::move(used);
       last = report;
       ++runs;
     }
@@ -117,8 +137,12 @@ Session::~Session() = default;
 
 Result<Session> Session::create(const Model& model, SessionOptions options) {
   auto impl = std::make_unique<Impl>(model, options);
-  TESSERA_ASSIGN(ir::Graph graph, model.impl()->graph());
-  TESSERA_ASSIGN(impl->general, impl->make(std::move(graph)));
+  Result<ir::Graph> graph = model.impl()->graph();
+  if (graph) {
+    TESSERA_ASSIGN(impl->general, impl->make(std::move(*graph)));
+  } else if (graph.error().code != Code::value_unknown) {
+    return tl::unexpected<Error>(std::move(graph).error());
+  }
   return Session(std::move(impl));
 }
 
@@ -134,8 +158,9 @@ Result<std::vector<NamedValue>> Session::run(std::span<const NamedValue> inputs,
 
 SessionStatistics Session::statistics() const {
   SessionStatistics statistics;
-  impl_->general->describe(statistics);
   const std::lock_guard lock(impl_->mutex);
+  const auto& described = impl_->latest != nullptr ? impl_->latest : impl_->general;
+  if (described != nullptr) described->describe(statistics);
   statistics.runs = impl_->runs;
   statistics.specialised_plans = static_cast<int64_t>(impl_->special.size());
   statistics.arena_bytes = impl_->last.arena_bytes;

@@ -1,0 +1,70 @@
+#include "engine/compiled.h"
+
+#include "base/result.h"
+#include "compile/lower.h"
+#include "engine/host.h"
+#include "runtime/session.h"
+
+namespace tessera::engine {
+namespace {
+
+class Compiled final : public Executable {
+ public:
+  Compiled(std::unique_ptr<runtime::Session> session, int64_t nodes) : session_(std::move(session)), nodes_(nodes) {}
+
+  Result<std::vector<Value>> run(std::span<const Value> inputs, const ExecuteOptions& options,
+                                 ExecuteReport& report) const override {
+    runtime::RunReport told;
+    auto outputs = session_->run(inputs, {.outputs = options.outputs, .stop = options.stop}, &told);
+    if (told.failed_guard) {
+      report.failed_assumption = "the plan assumes " + session_->plan().main().guards[*told.failed_guard].what;
+      return std::vector<Value>();
+    }
+    report.arena_bytes = static_cast<int64_t>(told.arena_bytes);
+    report.peak_activation_bytes = static_cast<int64_t>(told.peak_activation_bytes);
+    report.live_set_bound_bytes = static_cast<int64_t>(told.live_set_bound_bytes);
+    return outputs;
+  }
+
+  void describe(SessionStatistics& statistics) const override {
+    const plan::Plan& plan = session_->plan();
+    statistics.isa = session_->isa();
+    statistics.threads = session_->threads();
+    for (const plan::Routine& routine : plan.routines) {
+      for (const plan::Step& step : routine.steps) {
+        statistics.kernels += step.kind == plan::StepKind::kernel || step.kind == plan::StepKind::host;
+        statistics.host_steps += step.kind == plan::StepKind::host;
+      }
+    }
+    statistics.nodes = nodes_ >= 0 ? nodes_ : statistics.kernels;
+    for (const Tensor& constant : plan.constants) statistics.weight_bytes += static_cast<int64_t>(constant.bytes());
+  }
+
+ private:
+  std::unique_ptr<runtime::Session> session_;
+  int64_t nodes_;  // of the graph; -1 where only the plan is known
+};
+
+Result<std::unique_ptr<const Executable>> make(std::shared_ptr<const plan::Plan> plan, const CompileOptions& options,
+                                               runtime::HostResolver host, int64_t nodes) {
+  runtime::SessionOptions session;
+  session.threads = options.threads;
+  session.host = std::move(host);
+  session.release_source = options.release_source;
+  TESSERA_ASSIGN(std::unique_ptr<runtime::Session> made, runtime::Session::make(std::move(plan), std::move(session)));
+  return std::make_unique<Compiled>(std::move(made), nodes);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<const Executable>> compile(const ir::Graph& graph, const CompileOptions& options) {
+  TESSERA_ASSIGN(compile::Lowered lowered, compile::lower(graph));
+  auto plan = std::make_shared<const plan::Plan>(std::move(lowered.plan));
+  auto graphs = std::make_shared<std::vector<ir::Graph>>(std::move(lowered.host_graphs));
+  const auto host = [plan, graphs](const plan::HostOp& op) -> Result<std::unique_ptr<runtime::HostFunction>> {
+    return host_function(std::move((*graphs)[static_cast<size_t>(&op - plan->host_ops.data())]));
+  };
+  return make(plan, options, host, count_nodes(graph));
+}
+
+}  // namespace tessera::engine

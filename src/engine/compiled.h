@@ -1,0 +1,20 @@
+// Executables that run plans.
+#pragma once
+
+#include <functional>
+
+#include "engine/executable.h"
+
+namespace tessera::engine {
+
+struct CompileOptions {
+  int threads = 0;
+  int optimisation = 2;
+  // Told of source memory that will be read no more.
+  std::function<void(const void* data, size_t bytes)> release_source = {};
+};
+
+// The graph as a plan; operators without a kernel run on the interpreter.
+Result<std::unique_ptr<const Executable>> compile(const ir::Graph& graph, const CompileOptions& options);
+
+}  // namespace tessera::engine
