@@ -308,7 +308,8 @@ Status infer_broadcast_to(Infer& infer) {
     return {};
   }
   Shape shape;
-  for (int64_t i = 0; i < std::max<int64_t>(rank.value(), infer.rank(0)); ++i) shape.push_back(infer.dims().fresh("size"));
+  for (int64_t i = 0; i < std::max<int64_t>(rank.value(), infer.rank(0)); ++i)
+    shape.push_back(infer.dims().fresh("size"));
   infer.result(infer.dtype(0), std::move(shape));
   return {};
 }
