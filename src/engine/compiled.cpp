@@ -1,6 +1,7 @@
 #include "engine/compiled.h"
 
 #include "base/result.h"
+#include "compile/decompose.h"
 #include "compile/lower.h"
 #include "engine/host.h"
 #include "runtime/session.h"
@@ -58,7 +59,8 @@ Result<std::unique_ptr<const Executable>> make(std::shared_ptr<const plan::Plan>
 }  // namespace
 
 Result<std::unique_ptr<const Executable>> compile(const ir::Graph& graph, const CompileOptions& options) {
-  TESSERA_ASSIGN(compile::Lowered lowered, compile::lower(graph));
+  TESSERA_ASSIGN(const ir::Graph expanded, compile::decompose(graph));
+  TESSERA_ASSIGN(compile::Lowered lowered, compile::lower(expanded));
   auto plan = std::make_shared<const plan::Plan>(std::move(lowered.plan));
   auto graphs = std::make_shared<std::vector<ir::Graph>>(std::move(lowered.host_graphs));
   const auto host = [plan, graphs](const plan::HostOp& op) -> Result<std::unique_ptr<runtime::HostFunction>> {
