@@ -74,7 +74,75 @@ std::string Graph::describe_value(ValueId id) const {
   return fmt::format("result {} of {} {}", info.result, describe(info.def), to_string(*info.type));
 }
 
+namespace {
+
+// Which symbols types, attributes and nested graphs read, each looked up once.
+class SymbolUse {
+ public:
+  explicit SymbolUse(const DimTable& dims) : dims_(dims) {}
+
+  const std::vector<int>& of(TypeRef type) {
+    auto [found, fresh] = types_.try_emplace(type);
+    if (fresh) collect(*type, found->second);
+    return found->second;
+  }
+  const std::vector<int>& of(AttrsRef attrs) {
+    auto [found, fresh] = attrs_.try_emplace(attrs);
+    if (!fresh) return found->second;
+    for (const AttrValue& value : attrs->values) {
+      if (const Shape* shape = std::get_if<Shape>(&value)) collect(*shape, found->second);
+      if (const View* view = std::get_if<View>(&value)) {
+        collect(view->offsets, found->second);
+        for (const auto& axis : view->axes)
+          for (const ViewAtom& atom : axis) collect({atom.stride, atom.size}, found->second);
+      }
+    }
+    return found->second;
+  }
+  // Everything that a graph reads, its own symbols included.
+  template <class F>
+  void each(const Graph& graph, F visit) {
+    for (ValueId v = 0; v < graph.value_count(); ++v)
+      for (int symbol : of(graph.type(v))) visit(symbol);
+    for (NodeId n = 0; n < graph.node_count(); ++n) {
+      for (int symbol : of(graph.node(n).attrs)) visit(symbol);
+      for (const Graph& region : graph.regions(n)) each(region, visit);
+    }
+  }
+
+ private:
+  void collect(const Shape& shape, std::vector<int>& to) {
+    for (Dim d : shape) {
+      if (d.is_const()) continue;
+      std::vector<int> symbols = dims_.symbols_of(d);
+      to.insert(to.end(), symbols.begin(), symbols.end());
+    }
+  }
+  void collect(const Type& type, std::vector<int>& to) {
+    collect(type.shape, to);
+    if (type.element != nullptr) collect(*type.element, to);
+  }
+
+  const DimTable& dims_;
+  std::unordered_map<TypeRef, std::vector<int>> types_;
+  std::unordered_map<AttrsRef, std::vector<int>> attrs_;
+};
+
+}  // namespace
+
 Status Graph::compact() {
+  // Sizes that only the run tells are told by the first result that has them: such a node is needed by whatever reads
+  // its sizes.
+  SymbolUse symbols(dims());
+  std::unordered_map<int, NodeId> teller;
+  for (ValueId v : inputs)
+    for (int symbol : symbols.of(values_[v].type)) teller.emplace(symbol, kNoNode);
+  for (NodeId n = 0; n < nodes_.size(); ++n)
+    for (uint16_t i = 0; i < nodes_[n].n_results; ++i)
+      for (Dim d : values_[nodes_[n].results + i].type->shape)
+        if (std::optional<int> symbol = d.is_const() ? std::nullopt : dims().symbol_index(d))
+          teller.emplace(*symbol, n);
+
   // Liveness from the outputs; impure nodes stay only when something needs them too (randomness has no other effect).
   std::vector<bool> live(nodes_.size(), false);
   std::vector<NodeId> stack;
@@ -86,11 +154,21 @@ Status Graph::compact() {
       stack.push_back(def);
     }
   };
+  auto reach_symbol = [&](int symbol) {
+    auto found = teller.find(symbol);
+    if (found == teller.end() || found->second == kNoNode || live[found->second]) return;
+    live[found->second] = true;
+    stack.push_back(found->second);
+  };
   for (ValueId v : outputs) reach(v);
   while (!stack.empty()) {
     NodeId n = stack.back();
     stack.pop_back();
     for (ValueId v : operands(n)) reach(v);
+    for (int symbol : symbols.of(nodes_[n].attrs)) reach_symbol(symbol);
+    for (uint16_t i = 0; i < nodes_[n].n_results; ++i)
+      for (int symbol : symbols.of(values_[nodes_[n].results + i].type)) reach_symbol(symbol);
+    for (const Graph& region : this->regions(n)) symbols.each(region, reach_symbol);
   }
 
   // Kahn's algorithm with the smallest present id first, so that an already ordered graph keeps its order.
