@@ -1,6 +1,4 @@
 // max_pool and average_pool: windows over the spatial axes, reduced.
-#include <limits>
-
 #include "ops/window.h"
 
 namespace tessera::ops {
@@ -40,13 +38,6 @@ Status check_extra(const Infer& infer) {
   const size_t extra = infer.attrs.integers("extra").size(), high = infer.attrs.integers("high").size();
   if (extra == high) return {};
   return fail(Code::attribute_invalid, "{}: extra has {} values but high has {}", infer.op.name, extra, high);
-}
-
-// What every element of the type reaches at least.
-X lowest(X x) {
-  if (is_float(x.dtype())) return like(x, -std::numeric_limits<double>::infinity());
-  const int64_t least = is_signed_int(x.dtype()) ? INT64_MIN >> (64 - bits(x.dtype())) : 0;
-  return x.builder->integer(least, x.dtype());
 }
 
 // Reduces the window axes of [N, C, *O, *K] away.

@@ -1,6 +1,6 @@
 #include "ops/window.h"
 
-#include <algorithm>
+#include <limits>
 #include <string_view>
 
 namespace tessera::ops {
@@ -75,6 +75,12 @@ ir::X windows_of(ir::X x, const Windows& windows, ir::Opt value) {
     x = x.builder->view(x, ir::window_view(x.shape(), static_cast<int>(i + 2), counts[i], windows.strides[i],
                                            windows.kernel[i], windows.dilations[i]));
   return x;
+}
+
+ir::X lowest(ir::X x) {
+  if (!x || is_float(x.dtype())) return ir::like(x, -std::numeric_limits<double>::infinity());
+  const int64_t least = is_signed_int(x.dtype()) ? INT64_MIN >> (64 - bits(x.dtype())) : 0;
+  return x.builder->integer(least, x.dtype());
 }
 
 ir::Axes axes_from(int from, int count) {

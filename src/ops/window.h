@@ -29,6 +29,9 @@ Status check_windows(ir::Infer& infer, const Windows& windows);
 // x [N, C, *D] as [N, C, *O, *K], padded with `value` (0 when absent).
 ir::X windows_of(ir::X x, const Windows& windows, ir::Opt value = {});
 
+// What every element of x's type reaches at least, as a scalar of the type.
+ir::X lowest(ir::X x);
+
 // The axes [from, from + count).
 ir::Axes axes_from(int from, int count);
 
