@@ -10,6 +10,7 @@ Shape tail(X w) { return Shape(w.shape().begin() + 2, w.shape().end()); }
 
 // x [N, C, *D] and w [M, C/G, *K] by the node's attributes.
 Result<X> convolved(NodeImport& n, X x, X w, Opt bias) {
+  TESSERA_TRY(n.b.status());
   TESSERA_TRY(check_image(n, x, 1));
   if (w.rank() != x.rank())
     return n.fail(Code::rank_mismatch, "the weights are {} but the input is {}", to_string(*w.type()),
@@ -90,6 +91,8 @@ Status import_conv_transpose(NodeImport& n) {
   if (!wanted.empty() && wanted.size() != count)
     return n.fail(Code::attribute_invalid, "attribute 'output_shape' has {} sizes for {} spatial axes", wanted.size(),
                   count);
+  for (int64_t size : wanted)
+    if (size < 0 || size > (1 << 30)) return n.fail(Code::attribute_invalid, "attribute 'output_shape' holds {}", size);
   Shape low, high;
   for (size_t i = 0; i < count; ++i) {
     const Dim reach = (w.shape()[i + 2] - 1) * dilations[i] + 1, size = x.shape()[i + 2];

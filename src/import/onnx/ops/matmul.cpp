@@ -7,6 +7,7 @@ namespace {
 
 // numpy's matmul: an operand with one axis is a row on the left and a column on the right.
 X any_matmul(NodeImport& n, X a, X b) {
+  if (!a || !b) return {&n.b, ir::kNoValue};
   const bool row = a.rank() == 1, column = b.rank() == 1;
   if (a.rank() == 0 || b.rank() == 0) {
     n.b.fail_with(n.fail(Code::rank_mismatch, "the operands are {} and {} but need an axis each", to_string(*a.type()),

@@ -34,6 +34,10 @@ Status import_batch_normalization(NodeImport& n) {
   const bool spatial = n.opset >= 9 || n.integer("spatial", 1) != 0;
 
   const DType type = compute_type(x.dtype());
+  for (X s : {scale, bias, old_mean, old_variance})
+    if (spatial && (s.rank() != 1 || n.b.dims().proves_ne(s.dim(0), x.dim(1))))
+      return n.fail(Code::shape_mismatch, "{} does not hold a value for each channel of {}", to_string(*s.type()),
+                    to_string(*x.type()));
   const Shape each(x.shape().begin() + 1, x.shape().end());
   auto placed = [&](X s) { return spatial ? by_channel(cast(s, type), x) : reshape(cast(s, type), each); };
   X wide = cast(x, type), m = placed(old_mean), v = placed(old_variance);

@@ -175,8 +175,10 @@ Status import_roi_align(NodeImport& n) {
   const Dim regions = rois.dim(0), channels = x.dim(1);
   rois = cast(rois, type) * n.real("spatial_scale", 1) - (half_pixel ? 0.5 : 0.0);
   TESSERA_TRY(n.b.status());
-  Samples v = sample(column(rois, 1), column(rois, 3), x.dim(2), rows[0], ratio[0], half_pixel);
-  Samples h = sample(column(rois, 0), column(rois, 2), x.dim(3), columns[0], ratio[0], half_pixel);
+  X left = column(rois, 0), top = column(rois, 1), right = column(rois, 2), bottom = column(rois, 3);
+  TESSERA_TRY(n.b.status());
+  Samples v = sample(top, bottom, x.dim(2), rows[0], ratio[0], half_pixel);
+  Samples h = sample(left, right, x.dim(3), columns[0], ratio[0], half_pixel);
   TESSERA_TRY(n.b.status());
 
   // Everything below is [R, 1 or C, PH, GH, PW, GW].
@@ -191,9 +193,9 @@ Status import_roi_align(NodeImport& n) {
   X live = logical_and(vertical(v.live), horizontal(h.live));
   X zero = n.b.scalar(type, 0), values;
   for (int corner = 0; corner < 4; ++corner) {
-    const bool down = (corner & 2) != 0, right = (corner & 1) != 0;
-    X index = vertical(down ? v.high : v.low) * n.b.size(x.dim(3)) + horizontal(right ? h.high : h.low);
-    X weight = vertical(down ? v.fraction : 1.0 - v.fraction) * horizontal(right ? h.fraction : 1.0 - h.fraction);
+    const bool lower = (corner & 2) != 0, further = (corner & 1) != 0;
+    X index = vertical(lower ? v.high : v.low) * n.b.size(x.dim(3)) + horizontal(further ? h.high : h.low);
+    X weight = vertical(lower ? v.fraction : 1.0 - v.fraction) * horizontal(further ? h.fraction : 1.0 - h.fraction);
     TESSERA_TRY(n.b.status());
     index = reshape(broadcast(index, points), {regions, 1, total});
     X term = reshape(gather_last(planes, index), each) * select(inside, weight, zero);

@@ -97,6 +97,7 @@ Padded with_pads(X x, const Shape& low, const Shape& high, Opt value) {
 }
 
 X pad_or_crop(X x, const Shape& low, const Shape& high) {
+  if (!x) return x;
   Shape before(2, 0), after(2, 0);
   for (const Dim& d : low) before.push_back(max(d, 0));
   for (const Dim& d : high) after.push_back(max(d, 0));
