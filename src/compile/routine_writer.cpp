@@ -15,6 +15,7 @@ namespace {
 
 plan::Kind kind_of(ir::Kind kind) {
   switch (kind) {
+    case ir::Kind::nothing:
     case ir::Kind::tensor:
       return plan::Kind::tensor;
     case ir::Kind::sequence:

@@ -113,6 +113,8 @@ std::string to_string(const Type& type) {
       return "seq<" + to_string(*type.element) + ">";
     case Kind::optional:
       return "opt<" + to_string(*type.element) + ">";
+    case Kind::nothing:
+      return "nothing " + std::string(name(type.dtype));
     case Kind::tensor:
     case Kind::state:
       break;

@@ -50,6 +50,7 @@ class Context {
   TypeRef unranked(DType dtype) { return type({Kind::tensor, dtype, false}); }
   TypeRef sequence(TypeRef element) { return type({Kind::sequence, DType::f32, true, {}, element}); }
   TypeRef optional(TypeRef element) { return type({Kind::optional, DType::f32, true, {}, element}); }
+  TypeRef nothing(DType dtype) { return type({Kind::nothing, dtype}); }
   AttrsRef attrs(Attrs attrs);
   NameId name(std::string_view text);
   std::string_view text(NameId id) const { return names_[id]; }

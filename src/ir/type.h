@@ -12,6 +12,7 @@ enum class Kind : uint8_t {
   tensor,
   sequence,  // list of `element`s
   optional,  // `element` or nothing
+  nothing,   // the items of a list that has none yet: becomes the type of the first one put in
   state,     // a tensor that lives between runs and is consumed by the operator that changes it (linear)
 };
 

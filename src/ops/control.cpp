@@ -17,6 +17,8 @@ using ir::TypeRef;
 // The type that holds both; nullptr when nothing can.
 TypeRef join(ir::Context& context, TypeRef a, TypeRef b) {
   if (a == b) return a;
+  if (a->kind == ir::Kind::nothing || b->kind == ir::Kind::nothing)
+    return a->dtype != b->dtype ? nullptr : a->kind == ir::Kind::nothing ? b : a;
   if (a->kind != b->kind) return nullptr;
   if (!a->is_tensor()) {
     if (a->element == nullptr || b->element == nullptr) return nullptr;

@@ -1,4 +1,6 @@
 // Lists and optional values. ONNX's sequence and optional operators.
+#include <algorithm>
+
 #include "ops/ops.h"
 #include "ops/reference.h"
 
@@ -22,15 +24,27 @@ Status need(const Infer& infer, int i, Kind kind, std::string_view what) {
 TypeRef item_type(ir::Context& context, std::span<const TypeRef> types) {
   TypeRef joined = types[0];
   for (TypeRef type : types.subspan(1)) {
-    if (type == joined) continue;
+    if (type == joined || type->kind == Kind::nothing) continue;
+    if (joined->kind == Kind::nothing && joined->dtype == type->dtype) {
+      joined = type;
+      continue;
+    }
     if (!type->is_tensor() || !joined->is_tensor() || type->dtype != joined->dtype) return nullptr;
-    return context.unranked(joined->dtype);
+    if (!joined->ranked || !type->ranked || joined->rank() != type->rank()) {
+      joined = context.unranked(joined->dtype);
+      continue;
+    }
+    Shape shape = joined->shape;
+    for (size_t i = 0; i < shape.size(); ++i)
+      if (!(shape[i] == type->shape[i])) shape[i] = context.dims().fresh("item");
+    joined = context.tensor(joined->dtype, std::move(shape));
   }
   return joined;
 }
 
 // Sizes of an item hold for that item only, so what comes out of a list has sizes of its own.
 TypeRef fresh_item(ir::Context& context, TypeRef type) {
+  if (type->kind == Kind::nothing) return context.unranked(type->dtype);
   if (!type->is_tensor() || !type->ranked) return type;
   Shape shape;
   for (Dim d : type->shape) shape.push_back(d.is_const() ? d : context.dims().fresh("item"));
@@ -39,7 +53,7 @@ TypeRef fresh_item(ir::Context& context, TypeRef type) {
 
 Status infer_make(Infer& infer) {
   if (infer.operands.empty()) {
-    infer.results.push_back(infer.context.sequence(infer.context.unranked(infer.attrs["dtype"])));
+    infer.results.push_back(infer.context.sequence(infer.context.nothing(infer.attrs["dtype"])));
     return {};
   }
   TypeRef item = item_type(infer.context, infer.operands);
@@ -81,11 +95,7 @@ Status eval_at(Eval& e) {
 Status infer_insert(Infer& infer) {
   TESSERA_TRY(need(infer, 0, Kind::sequence, "a sequence"));
   const TypeRef types[] = {infer.operands[0]->element, infer.operands[1]};
-  // A list without items says nothing about the shape of those to come.
-  TypeRef item =
-      types[0]->is_tensor() && !types[0]->ranked && types[1]->is_tensor() && types[0]->dtype == types[1]->dtype
-          ? types[0]
-          : item_type(infer.context, types);
+  TypeRef item = item_type(infer.context, types);
   if (item == nullptr)
     return fail(Code::dtype_mismatch, "seq_insert: {} into a list of {}", to_string(*types[1]), to_string(*types[0]));
   infer.results.push_back(infer.context.sequence(item));
@@ -178,7 +188,14 @@ Status infer_split(Infer& infer) {
   if (infer.attrs.flag("drop")) {
     shape.erase(shape.begin() + axis);
   } else {
-    shape[static_cast<size_t>(axis)] = infer.dims().fresh("part");
+    // Parts that are all of one size have it in their type.
+    Dim& size = shape[static_cast<size_t>(axis)];
+    const Shape* parts = infer.contents(1);
+    bool same = parts != nullptr && !parts->empty() &&
+                std::all_of(parts->begin(), parts->end(), [&](Dim d) { return d == (*parts)[0]; });
+    bool divides = same && (infer.rank(1) == 1 || ((*parts)[0].is_const() && (*parts)[0].value() > 0 &&
+                                                   infer.dims().proves_divisible(size, (*parts)[0])));
+    size = divides ? (*parts)[0] : infer.dims().fresh("part");
   }
   infer.results.push_back(infer.context.sequence(infer.context.tensor(infer.dtype(0), std::move(shape))));
   return {};

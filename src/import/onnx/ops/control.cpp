@@ -63,7 +63,9 @@ class CarriedTypes {
       return fail(Code::dtype_mismatch, "carried value {} is {} before and {} after an iteration", index,
                   to_string(*before), to_string(*after));
     };
+    if (before->kind == ir::Kind::nothing && before->dtype == after->dtype) return after;
     if (before->kind != after->kind) return differ();
+    if (before->kind == ir::Kind::nothing) return differ();
     if (!before->is_tensor()) {
       TESSERA_ASSIGN(ir::TypeRef element, widen(before->element, after->element, index));
       return before->kind == ir::Kind::sequence ? context_.sequence(element) : context_.optional(element);

@@ -232,8 +232,9 @@ Status import_clip(NodeImport& n) {
     if (n.has_attribute("min")) low = like(x, n.real("min", 0));
     if (n.has_attribute("max")) high = like(x, n.real("max", 0));
   } else {
-    low = n.in(1);
-    high = n.in(2);
+    // Some exporters write bounds of another type than x.
+    low = n.in(1) ? cast(n.in(1), x.dtype()) : X{};
+    high = n.in(2) ? cast(n.in(2), x.dtype()) : X{};
   }
   if (low) x = max(x, low);
   if (high) x = min(x, high);

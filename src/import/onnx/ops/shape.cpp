@@ -122,8 +122,11 @@ Status import_squeeze(NodeImport& n) {
   TESSERA_ASSIGN(std::optional<std::vector<int>> axes, axes_of(n, 1, 13, x.rank()));
   if (!axes) {
     axes.emplace();
-    for (int i = 0; i < x.rank(); ++i)
+    for (int i = 0; i < x.rank(); ++i) {
       if (x.dim(i).is(1)) axes->push_back(i);
+      // Which axes go depends on the sizes of the run.
+      if (!x.dim(i).is_const() && !n.b.dims().proves_ne(x.dim(i), 1)) return n.value_unknown(0);
+    }
   }
   for (int a : *axes) {
     if (x.dim(a).is_const() && !x.dim(a).is(1))
