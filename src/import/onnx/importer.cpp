@@ -8,14 +8,13 @@
 #include <unordered_set>
 
 #include "base/file.h"
+#include "import/onnx/supported.h"
 
 namespace tessera::onnx {
 namespace {
 
 constexpr int kMaxDepth = 64;        // of nested graphs and function calls
 constexpr size_t kMaxDimName = 256;  // longer names of dimensions are cut
-
-std::string_view normal_domain(std::string_view domain) { return domain == "ai.onnx" ? std::string_view() : domain; }
 
 // Names that the node's nested graphs use from outside.
 void free_names(const GraphProto& graph, std::set<std::string_view>& used, int depth) {
@@ -68,13 +67,6 @@ X Scope::find(std::string_view name) {
   return input;
 }
 
-const FunctionProto* Importer::find_function(const NodeProto& node) const {
-  for (const FunctionProto& f : model_.functions)
-    if (f.name == node.op_type && normal_domain(f.domain) == normal_domain(node.domain) && f.overload == node.overload)
-      return &f;
-  return nullptr;
-}
-
 Result<int64_t> Importer::version_of(std::string_view domain, const Scope& scope) const {
   for (const OperatorSetIdProto& opset : *scope.opsets)
     if (normal_domain(opset.domain) == domain) return opset.version;
@@ -83,52 +75,6 @@ Result<int64_t> Importer::version_of(std::string_view domain, const Scope& scope
       if (normal_domain(opset.domain) == domain) return opset.version;
   return fail(Code::opset_missing, "the model does not say which version of the operator set '{}' it uses",
               domain.empty() ? "ai.onnx" : domain);
-}
-
-Status Importer::check_supported() const {
-  struct Missing {
-    size_t count = 0;
-    std::vector<std::string> nodes;
-  };
-  std::map<std::string, Missing> missing;
-  auto version = [&](std::string_view domain, const std::vector<OperatorSetIdProto>& opsets) -> int64_t {
-    for (const OperatorSetIdProto& o : opsets)
-      if (normal_domain(o.domain) == domain) return o.version;
-    return 0;
-  };
-  std::function<void(const std::vector<NodeProto>&, const std::vector<OperatorSetIdProto>&, int)> walk =
-      [&](const std::vector<NodeProto>& nodes, const std::vector<OperatorSetIdProto>& opsets, int depth) {
-        if (depth > kMaxDepth) return;
-        for (const NodeProto& node : nodes) {
-          std::string_view domain = normal_domain(node.domain);
-          int64_t v = version(domain, opsets);
-          if (v == 0) v = version(domain, model_.opset_import);
-          if (find_function(node) == nullptr &&
-              find_onnx_op(domain, node.op_type, v == 0 ? kNewestOpset : v) == nullptr) {
-            std::string op = domain.empty() ? std::string(node.op_type) : fmt::format("{}.{}", domain, node.op_type);
-            Missing& m = missing[op];
-            ++m.count;
-            if (m.nodes.size() < 4)
-              m.nodes.push_back(
-                  fmt::format("'{}'", node.name.empty() && !node.output.empty() ? node.output[0] : node.name));
-          }
-          for (const AttributeProto& a : node.attribute) {
-            if (const GraphProto* g = a.g()) walk(g->node, opsets, depth + 1);
-            if (const auto* gs = a.graphs())
-              for (const GraphProto& g : *gs) walk(g.node, opsets, depth + 1);
-          }
-        }
-      };
-  walk(model_.graph.node, model_.opset_import, 0);
-  for (const FunctionProto& f : model_.functions) walk(f.node, f.opset_import, 0);
-  if (missing.empty()) return {};
-  std::string list;
-  for (const auto& [op, m] : missing) {
-    list += fmt::format("{}{} ({} node{}: ", list.empty() ? "" : ", ", op, m.count, m.count == 1 ? "" : "s");
-    for (size_t i = 0; i < m.nodes.size(); ++i) list += (i ? ", " : "") + m.nodes[i];
-    list += m.count > m.nodes.size() ? ", ...)" : ")";
-  }
-  return fail(Code::unsupported_op, "not supported: {}", list);
 }
 
 Result<ir::TypeRef> Importer::type_of(const TypeProto& proto, std::string_view name, ir::Context& context) {
@@ -261,7 +207,7 @@ Status Importer::add_node(const NodeProto& node, uint32_t index, Scope& scope) {
     if (node.input[i].empty() || scope.find(node.input[i])) continue;
     return fail(Code::unknown_name, "input {} is '{}', which nothing defines", i, node.input[i]);
   }
-  if (const FunctionProto* function = find_function(node)) return add_function(*function, node, scope);
+  if (const FunctionProto* function = find_function(model_, node)) return add_function(*function, node, scope);
 
   std::string_view domain = normal_domain(node.domain);
   TESSERA_ASSIGN(int64_t version, version_of(domain, scope));
@@ -372,7 +318,7 @@ Result<ir::Graph> Importer::run() {
       return fail(Code::unsupported_feature,
                   "the model uses version {} of the operator set ai.onnx; 1 to {} are understood", opset.version,
                   kNewestOpset);
-  TESSERA_TRY(check_supported());
+  TESSERA_TRY(check_supported(model_));
   ir::Graph graph(std::make_shared<ir::Context>());
   graph.name = model_.graph.name;
   Builder builder(graph);

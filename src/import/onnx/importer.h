@@ -71,14 +71,12 @@ class Importer {
   Result<ir::TypeRef> type_of(const TypeProto& proto, std::string_view name, ir::Context& context);
 
  private:
-  Status check_supported() const;
   Status add_initializers(const GraphProto& proto, Scope& scope);
   Status add_nodes(const std::vector<NodeProto>& nodes, Scope& scope);
   Status add_node(const NodeProto& node, uint32_t index, Scope& scope);
   Status add_function(const FunctionProto& function, const NodeProto& node, Scope& scope);
   Result<std::vector<uint32_t>> order(const std::vector<NodeProto>& nodes, const Scope& scope) const;
   Result<int64_t> version_of(std::string_view domain, const Scope& scope) const;
-  const FunctionProto* find_function(const NodeProto& node) const;
 
   const ModelProto& model_;
   TensorSource source_;
