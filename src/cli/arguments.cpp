@@ -70,6 +70,34 @@ const CommandSpec kCommands[] = {
        add_reference(app, draft);
        add_json(app, draft);
      }},
+    {"inspect", "Say what a model is made of, what it costs and what is not supported",
+     "tessera inspect model.onnx --dim batch=1 --dim seq=128",
+     [](CLI::App& app, Draft& draft) {
+       add_model(app, draft);
+       add_json(app, draft);
+     }},
+    {"bench", "Measure a model on random inputs", "tessera bench model.onnx --dim batch=1 --dim seq=128 --json",
+     [](CLI::App& app, Draft& draft) {
+       add_model(app, draft);
+       add_inputs(app, draft);
+       app.add_option("--runs", draft.arguments.runs, "runs that are measured (default 20), after two that are not")
+           ->check(CLI::Range(1, 1000000))
+           ->type_name("N");
+       add_running(app, draft);
+       add_reference(app, draft);
+       add_json(app, draft);
+     }},
+    {"verify", "Compare the optimised model with the reference", "tessera verify model.onnx --dim batch=2 --dim seq=16",
+     [](CLI::App& app, Draft& draft) {
+       add_model(app, draft);
+       add_inputs(app, draft);
+       app.add_option("--tolerance", draft.arguments.tolerance,
+                      "allowed max|a-b| / max|b| of floats (default: what the type allows, 1e-4 for f32)")
+           ->check(CLI::PositiveNumber)
+           ->type_name("X");
+       add_running(app, draft);
+       add_json(app, draft);
+     }},
     {"conformance", "Run a folder of ONNX conformance cases",
      "tessera conformance node-cases --skips tests/conformance/skips.txt",
      [](CLI::App& app, Draft& draft) {

@@ -2,16 +2,23 @@
 // printed by main.
 #pragma once
 
+#include <chrono>
+
 #include "cli/arguments.h"
 
 namespace tessera::cli {
 
 Result<int> run(const Arguments& arguments);
+Result<int> inspect(const Arguments& arguments);
+Result<int> bench(const Arguments& arguments);
+Result<int> verify(const Arguments& arguments);
 Result<int> conformance(const Arguments& arguments);
 Result<int> ops(const Arguments& arguments);
 Result<int> info(const Arguments& arguments);
 Result<int> explain(const Arguments& arguments);
 
+// When main() began.
+extern const std::chrono::steady_clock::time_point process_start;
 // True once the user has asked to stop (SIGINT). Commands hand it to whatever takes long.
 extern std::atomic<bool> stop_requested;
 // E0504 once stop_requested is true.

@@ -7,6 +7,7 @@
 
 namespace tessera::cli {
 
+const std::chrono::steady_clock::time_point process_start = std::chrono::steady_clock::now();
 std::atomic<bool> stop_requested = false;
 
 Status check_stop(std::string_view before) {
@@ -21,7 +22,8 @@ struct Command {
   Result<int> (*run)(const Arguments&);
 };
 constexpr Command kCommands[] = {
-    {"run", run}, {"conformance", conformance}, {"ops", ops}, {"info", info}, {"explain", explain},
+    {"run", run}, {"inspect", inspect}, {"bench", bench},     {"verify", verify}, {"conformance", conformance},
+    {"ops", ops}, {"info", info},       {"explain", explain},
 };
 
 // The first SIGINT asks; a second one kills, should something not listen.
