@@ -20,7 +20,7 @@ struct Shared {
   plan::Prepared prepared;
   std::vector<Tensor> constants;                     // aligned to their elements
   std::vector<std::unique_ptr<HostFunction>> hosts;  // by host operator
-  std::unique_ptr<ThreadPool> pool;
+  std::shared_ptr<ThreadPool> pool;
   kernels::Parallel parallel = {};
   int64_t max_iterations = 0;
   mutable InstanceCache instances;

@@ -62,7 +62,9 @@ Result<std::unique_ptr<Session>> Session::make(std::shared_ptr<const plan::Plan>
     shared.constants.push_back(std::move(usable));
   }
   shared.max_iterations = options.max_iterations;
-  shared.pool = std::make_unique<ThreadPool>(options.threads > 0 ? options.threads : usable_cores());
+  shared.pool = std::move(options.pool);
+  if (shared.pool == nullptr)
+    shared.pool = std::make_shared<ThreadPool>(options.threads > 0 ? options.threads : usable_cores());
   shared.parallel = {shared.pool.get(), shared.pool->threads(), run_parallel};
   return std::unique_ptr<Session>(new Session(std::move(impl)));
 }

@@ -16,10 +16,15 @@ namespace tessera::kernels {
 class KernelSet;
 }
 
+namespace tessera {
+class ThreadPool;
+}
+
 namespace tessera::runtime {
 
 struct SessionOptions {
   int threads = 0;                              // 0: as many as the container gives
+  std::shared_ptr<ThreadPool> pool = {};        // shared with other sessions; null: a pool of `threads` of its own
   HostResolver host = {};                       // needed by plans with host steps
   const kernels::KernelSet* kernels = nullptr;  // null: what TESSERA_ISA or the CPU says
   size_t cached_shapes = 64;                    // instances kept, of all routines together
