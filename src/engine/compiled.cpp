@@ -49,7 +49,7 @@ class Compiled final : public Executable {
 Result<std::unique_ptr<const Executable>> make(std::shared_ptr<const plan::Plan> plan, const CompileOptions& options,
                                                runtime::HostResolver host, int64_t nodes) {
   runtime::SessionOptions session;
-  session.threads = options.threads;
+  session.pool = options.pool;
   session.host = std::move(host);
   session.release_source = options.release_source;
   TESSERA_ASSIGN(std::unique_ptr<runtime::Session> made, runtime::Session::make(std::move(plan), std::move(session)));

@@ -2,13 +2,15 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
+#include "base/thread_pool.h"
 #include "engine/executable.h"
 
 namespace tessera::engine {
 
 struct CompileOptions {
-  int threads = 0;
+  std::shared_ptr<ThreadPool> pool = {};  // of all executables of one session
   int optimisation = 2;
   // Told of source memory that will be read no more.
   std::function<void(const void* data, size_t bytes)> release_source = {};

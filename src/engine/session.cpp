@@ -2,6 +2,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/cpu.h"
 #include "base/result.h"
 #include "base/strings.h"
 #include "engine/compiled.h"
@@ -30,6 +31,7 @@ struct Session::Impl {
 
   Model model;
   SessionOptions options;
+  std::shared_ptr<ThreadPool> pool;           // null on the interpreter
   std::shared_ptr<const Executable> general;  // null when the model's form depends on values of its inputs
 
   mutable std::mutex mutex;  // guards all below
@@ -41,7 +43,7 @@ struct Session::Impl {
 
   Result<std::shared_ptr<const Executable>> make(ir::Graph graph) const {
     if (options.reference) return std::shared_ptr<const Executable>(engine::interpret(std::move(graph)));
-    return engine::compile(graph, {.threads = options.threads,
+    return engine::compile(graph, {.pool = pool,
                                    .optimisation = options.optimisation,
                                    .release_source = [source = model.impl()](const void* data, size_t bytes) {
                                      source->release(data, bytes);
@@ -137,6 +139,8 @@ Session::~Session() = default;
 
 Result<Session> Session::create(const Model& model, SessionOptions options) {
   auto impl = std::make_unique<Impl>(model, options);
+  if (!options.reference)
+    impl->pool = std::make_shared<ThreadPool>(options.threads > 0 ? options.threads : usable_cores());
   Result<ir::Graph> graph = model.impl()->graph();
   if (graph) {
     TESSERA_ASSIGN(impl->general, impl->make(std::move(*graph)));
