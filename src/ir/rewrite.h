@@ -1,0 +1,50 @@
+// Edits of a graph: the only way in which passes change one.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "ir/builder.h"
+
+namespace tessera::ir {
+
+// True when both types hold the same values for all sizes within the symbols' bounds.
+bool provably_equal(const Context& context, TypeRef a, TypeRef b);
+
+// One accepted replacement, for reports and for bisecting.
+struct Edit {
+  std::string_view rule;  // lives as long as the process: rules are tables
+  NodeId node = kNoNode;  // the node whose result was replaced
+  std::string place;      // its description, which outlives the ids
+};
+
+// Collects replacements and makes them at once: until finish() the graph keeps its old uses, and new nodes, which the
+// builder appends, may read old values. Ids stay valid until finish().
+class Rewrite {
+ public:
+  // At most `limit` replacements are accepted.
+  explicit Rewrite(Graph& graph, int64_t limit = INT64_MAX) : graph_(graph), builder_(graph), limit_(limit) {}
+
+  Graph& graph() { return graph_; }
+  Builder& builder() { return builder_; }
+
+  // What the uses of `value` will read after finish().
+  ValueId resolve(ValueId value) const;
+  // Lets the uses of `from` read `to`. False, and nothing changes, when the types are not provably equal, when both are
+  // the same value already, or when the limit is reached. `to` must not depend on `from`.
+  bool replace(ValueId from, ValueId to, std::string_view rule);
+  bool exhausted() const { return static_cast<int64_t>(journal_.size()) >= limit_; }
+  const std::vector<Edit>& journal() const { return journal_; }
+
+  // Rewires the uses, drops what nothing needs and renumbers: all ids become invalid.
+  Status finish();
+
+ private:
+  Graph& graph_;
+  Builder builder_;
+  int64_t limit_;
+  std::vector<ValueId> forward_;  // by value; kNoValue or past the end: itself
+  std::vector<Edit> journal_;
+};
+
+}  // namespace tessera::ir

@@ -1,0 +1,99 @@
+// Common subexpressions: nodes of the same operator, attributes and operands become one.
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/result.h"
+#include "ir/core_ops.h"
+#include "passes/pipeline.h"
+
+namespace tessera::passes {
+namespace {
+
+// Larger constants are equal only when they are the same memory: reading weights would page in the whole model.
+constexpr size_t kComparedBytes = 4096;
+
+const Tensor& tensor_of(const ir::Graph& graph, ir::NodeId n) {
+  return graph.context().constant(static_cast<uint32_t>(std::get<int64_t>(graph.node(n).attrs->values[0])));
+}
+
+bool same_tensor(const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
+  if (a.dtype() == DType::string) return a.strings() == b.strings();
+  if (a.data() == b.data()) return true;
+  return a.bytes() <= kComparedBytes && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
+}
+
+uint64_t mix(uint64_t seed, uint64_t value) { return (seed ^ value) * 0x9e3779b97f4a7c15u + (seed >> 29); }
+
+class Table {
+ public:
+  Table(ir::Rewrite& rewrite, size_t nodes) : rewrite_(rewrite), graph_(rewrite.graph()) { heads_.reserve(nodes); }
+
+  // The earlier node that computes what n does; n itself when there is none.
+  ir::NodeId find(ir::NodeId n) {
+    std::vector<ir::ValueId> operands = key_operands(n);
+    auto [begin, end] = heads_.equal_range(hash(n, operands));
+    for (auto it = begin; it != end; ++it)
+      if (same(it->second, n, operands)) return it->second;
+    heads_.emplace(hash(n, operands), n);
+    return n;
+  }
+
+ private:
+  // Operands as they will be; in ascending order where the order makes no difference to any bit.
+  std::vector<ir::ValueId> key_operands(ir::NodeId n) const {
+    std::vector<ir::ValueId> operands;
+    for (ir::ValueId v : graph_.operands(n)) operands.push_back(rewrite_.resolve(v));
+    if (graph_.node(n).op->commutative && operands.size() == 2 && operands[0] > operands[1])
+      std::swap(operands[0], operands[1]);
+    return operands;
+  }
+
+  uint64_t hash(ir::NodeId n, const std::vector<ir::ValueId>& operands) const {
+    const ir::Node& node = graph_.node(n);
+    uint64_t seed = reinterpret_cast<uintptr_t>(node.op);
+    if (node.op == &ir::core::constant) {
+      const Tensor& tensor = tensor_of(graph_, n);
+      seed = mix(seed, static_cast<uint64_t>(tensor.dtype()));
+      if (tensor.dtype() != DType::string && tensor.bytes() <= kComparedBytes)
+        return mix(seed, std::hash<std::string_view>()({static_cast<const char*>(tensor.data()), tensor.bytes()}));
+      return mix(seed, tensor.bytes());
+    }
+    seed = mix(seed, reinterpret_cast<uintptr_t>(node.attrs));
+    for (ir::ValueId v : operands) seed = mix(seed, v);
+    return seed;
+  }
+
+  bool same(ir::NodeId a, ir::NodeId b, const std::vector<ir::ValueId>& operands) const {
+    const ir::Node &x = graph_.node(a), &y = graph_.node(b);
+    if (x.op != y.op || x.n_results != y.n_results) return false;
+    if (x.op == &ir::core::constant) return same_tensor(tensor_of(graph_, a), tensor_of(graph_, b));
+    return x.attrs == y.attrs && key_operands(a) == operands;
+  }
+
+  ir::Rewrite& rewrite_;
+  ir::Graph& graph_;
+  std::unordered_multimap<uint64_t, ir::NodeId> heads_;
+};
+
+}  // namespace
+
+Result<std::vector<ir::Edit>> merge_equal(ir::Graph& graph, const PassContext& context) {
+  ir::Rewrite rewrite(graph, context.limit);
+  const size_t count = graph.node_count();
+  Table table(rewrite, count);
+  for (ir::NodeId n = 0; n < count && !rewrite.exhausted(); ++n) {
+    const ir::Node& node = graph.node(n);
+    if (!node.op->pure || node.n_regions > 0) continue;
+    const ir::NodeId earlier = table.find(n);
+    if (earlier == n) continue;
+    for (int i = 0; i < node.n_results; ++i) rewrite.replace(graph.result(n, i), graph.result(earlier, i), "cse");
+  }
+  if (rewrite.journal().empty()) return std::vector<ir::Edit>();
+  TESSERA_TRY(rewrite.finish());
+  return rewrite.journal();
+}
+
+}  // namespace tessera::passes

@@ -1,0 +1,106 @@
+#include "passes/driver.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/result.h"
+#include "ir/core_ops.h"
+#include "passes/pipeline.h"
+
+namespace tessera::passes {
+namespace {
+
+// Every sweep shrinks the graph or raises it to larger operators; real graphs settle after two or three.
+constexpr int kMaxSweeps = 64;
+
+int64_t count_nodes(const ir::Graph& graph) {
+  int64_t count = 0;
+  for (ir::NodeId n = 0; n < graph.node_count(); ++n) count += graph.node(n).op != &ir::core::constant;
+  return count;
+}
+
+// What every pass relies on: operands stand before their use, and attributes are those that the operator declares.
+Status check(const ir::Graph& graph) {
+  for (ir::NodeId n = 0; n < graph.node_count(); ++n) {
+    const ir::Node& node = graph.node(n);
+    for (ir::ValueId v : graph.operands(n)) {
+      if (v == ir::kNoValue) continue;
+      if (v >= graph.value_count() || (graph.value(v).def != ir::kNoNode && graph.value(v).def >= n))
+        return fail(Code::graph_invalid, "{} reads a value before it is made", graph.describe(n));
+    }
+    if (static_cast<int>(node.attrs->values.size()) != node.op->attrs.size())
+      return fail(Code::graph_invalid, "{} has {} attributes but '{}' declares {}", graph.describe(n),
+                  node.attrs->values.size(), node.op->name, node.op->attrs.size());
+  }
+  return {};
+}
+
+class Driver {
+ public:
+  explicit Driver(const PipelineOptions& options) : options_(options) {
+    if (options.stop_after >= 0) left_ = options.stop_after;
+  }
+
+  Status run(const Pass& pass, ir::Graph& graph) {
+    for (ir::NodeId n = 0; n < graph.node_count(); ++n)
+      for (ir::Graph& nested : graph.mutable_regions(n)) TESSERA_TRY(run(pass, nested));
+    for (int sweep = 0; left_ > 0; ++sweep) {
+      Result<std::vector<ir::Edit>> edits = pass.run(graph, PassContext{options_, left_});
+      if (!edits) return tl::unexpected<Error>(std::move(edits.error()).within(fmt::format("in pass '{}'", pass.name)));
+      if (Status valid = check(graph); !valid)
+        return tl::unexpected<Error>(std::move(valid.error()).within(fmt::format("after pass '{}'", pass.name)));
+      if (edits->empty()) return {};
+      left_ -= static_cast<int64_t>(edits->size());
+      const ir::Edit last = edits->back();
+      for (ir::Edit& edit : *edits) {
+        ++report.rules[std::string(edit.rule)];
+        report.journal.push_back(std::move(edit));
+      }
+      if (sweep == kMaxSweeps)
+        return fail(Code::internal, "pass '{}' still rewrites after {} sweeps, last by '{}' at {}", pass.name,
+                    kMaxSweeps, last.rule, last.place);
+    }
+    return {};
+  }
+
+  bool stopped() const { return left_ <= 0; }
+  PassReport report;
+
+ private:
+  const PipelineOptions& options_;
+  int64_t left_ = INT64_MAX;
+};
+
+}  // namespace
+
+bool PipelineOptions::disabled(std::string_view name) const {
+  return std::find(disable.begin(), disable.end(), name) != disable.end();
+}
+
+Result<PassReport> run_pipeline(ir::Graph& graph, const PipelineOptions& options) {
+  auto known = [](std::string_view name) {
+    return std::any_of(pipeline().begin(), pipeline().end(), [&](const Pass& pass) { return pass.name == name; });
+  };
+  for (const std::string& name : options.disable)
+    if (!known(name)) return fail(Code::usage, "there is no pass '{}' to disable", name);
+  if (!options.dump_after.empty() && options.dump_after != "all" && !known(options.dump_after))
+    return fail(Code::usage, "there is no pass '{}' to dump after", options.dump_after);
+
+  Driver driver(options);
+  for (const Pass& pass : pipeline()) {
+    if (pass.level > options.level || options.disabled(pass.name)) continue;
+    const auto start = std::chrono::steady_clock::now();
+    const size_t before = driver.report.journal.size();
+    TESSERA_TRY(driver.run(pass, graph));
+    const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
+    driver.report.stages.push_back(
+        {pass.name, elapsed.count(), count_nodes(graph), static_cast<int64_t>(driver.report.journal.size() - before)});
+    if (options.dump && (options.dump_after == pass.name || options.dump_after == "all"))
+      options.dump(pass.name, graph);
+    if (driver.stopped()) break;
+  }
+  driver.report.stopped = driver.stopped();
+  return std::move(driver.report);
+}
+
+}  // namespace tessera::passes

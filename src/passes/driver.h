@@ -1,0 +1,43 @@
+// Runs the passes over a graph: verified, timed, counted, stoppable.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ir/rewrite.h"
+
+namespace tessera::passes {
+
+struct PipelineOptions {
+  int level = 2;                             // -O0 to -O3
+  bool strict = false;                       // only rewrites that keep every bit
+  int64_t stop_after = -1;                   // accepted rewrites; negative: no limit
+  int64_t fold_elements = int64_t{1} << 20;  // the most elements of operands and results of one folded node
+  std::vector<std::string> disable = {};     // names of passes and rules
+  std::string dump_after = {};               // a pass, or "all"; shown through `dump`
+  std::function<void(std::string_view pass, const ir::Graph&)> dump = {};
+
+  bool disabled(std::string_view name) const;
+};
+
+struct PassStage {
+  std::string_view pass;
+  double ms = 0;
+  int64_t nodes = 0;     // afterwards, constants and nested graphs' nodes not counted
+  int64_t rewrites = 0;  // 0: unchanged
+};
+
+struct PassReport {
+  std::vector<PassStage> stages;
+  std::map<std::string, int64_t, std::less<>> rules;  // rule -> accepted rewrites
+  std::vector<ir::Edit> journal;                      // in order; the node ids are those before their sweep
+  bool stopped = false;                               // stop_after was reached
+};
+
+// Runs the table in pipeline.cpp. E0801 for a name in `disable` or `dump_after` that is no pass or rule; E0901 names a
+// pass that does not come to an end.
+Result<PassReport> run_pipeline(ir::Graph& graph, const PipelineOptions& options);
+
+}  // namespace tessera::passes

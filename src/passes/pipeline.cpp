@@ -1,0 +1,18 @@
+#include "passes/pipeline.h"
+
+namespace tessera::passes {
+namespace {
+
+constexpr Pass kPipeline[] = {
+    {"dce", remove_dead, 0, "what no output needs is not worth a look"},
+    {"shapes", fold_shapes, 0, "sizes that are known as expressions need no run"},
+    {"fold", fold_constants, 1, "what depends on constants only is computed once, here"},
+    {"identity", remove_identities, 1, "nodes that give their operand back hide equal values from each other"},
+    {"cse", merge_equal, 1, "the same computation is done once; patterns then see one value"},
+};
+
+}  // namespace
+
+std::span<const Pass> pipeline() { return kPipeline; }
+
+}  // namespace tessera::passes

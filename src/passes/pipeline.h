@@ -1,0 +1,34 @@
+// The order of the passes, in one table.
+#pragma once
+
+#include <span>
+
+#include "passes/driver.h"
+
+namespace tessera::passes {
+
+struct PassContext {
+  const PipelineOptions& options;
+  int64_t limit = INT64_MAX;  // rewrites that are still allowed
+};
+
+// One sweep over one graph, not over those nested in it: the driver visits them. Returns the accepted edits.
+using PassFn = Result<std::vector<ir::Edit>> (*)(ir::Graph&, const PassContext&);
+
+struct Pass {
+  std::string_view name;
+  PassFn run;
+  int level;  // the lowest -O that runs it
+  std::string_view why;
+};
+
+std::span<const Pass> pipeline();
+
+// The passes, each in its file.
+Result<std::vector<ir::Edit>> fold_shapes(ir::Graph& graph, const PassContext& context);
+Result<std::vector<ir::Edit>> fold_constants(ir::Graph& graph, const PassContext& context);
+Result<std::vector<ir::Edit>> remove_identities(ir::Graph& graph, const PassContext& context);
+Result<std::vector<ir::Edit>> merge_equal(ir::Graph& graph, const PassContext& context);
+Result<std::vector<ir::Edit>> remove_dead(ir::Graph& graph, const PassContext& context);
+
+}  // namespace tessera::passes
