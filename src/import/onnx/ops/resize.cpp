@@ -151,21 +151,23 @@ Result<X> rounded(NodeImport& n, X position, std::string_view how) {
 }
 
 // The neighbours' offsets from the position rounded down. Shrinking with antialias widens the kernel by 1 / scale.
-X taps(Builder& b, const Resized& r, const Options& o) {
+Result<X> taps(NodeImport& n, const Resized& r, const Options& o) {
   double reach = o.mode == "cubic" ? 2 : 1;
   if (!o.antialias || r.known_scale) {
-    double scale = o.antialias ? std::min(*r.known_scale, 1.0) : 1;
-    int64_t first = static_cast<int64_t>(std::max(std::floor(-reach / scale) + 1, -kMaxSize));
-    return iota(b, {2 - 2 * first}, 0, DType::f64) + static_cast<double>(first);
+    double scale = o.antialias ? std::min(*r.known_scale, 1.0) : 1, first = std::floor(-reach / scale) + 1;
+    constexpr double kMaxReach = 1 << 20;
+    if (!(first >= -kMaxReach)) return n.fail(Code::value_invalid, "a scale of {} is too small for antialias", scale);
+    return iota(n.b, {2 - 2 * static_cast<int64_t>(first)}, 0, DType::f64) + first;
   }
-  X first = floor(-reach / min(r.scale, b.scalar(DType::f64, 1))) + 1.0;
-  return cast(b.add1(ops::range_op, {cast(2.0 - 2.0 * first, DType::i64)}), DType::f64) + first;
+  X first = floor(-reach / min(r.scale, n.b.scalar(DType::f64, 1))) + 1.0;
+  return cast(n.b.add1(ops::range_op, {cast(2.0 - 2.0 * first, DType::i64)}), DType::f64) + first;
 }
 
-X interpolated(NodeImport& n, X x, X position, const Resized& r, const Options& o) {
+Result<X> interpolated(NodeImport& n, X x, X position, const Resized& r, const Options& o) {
   Builder& b = n.b;
   X centre = unsqueeze(position, {1});
-  X neighbour = floor(centre) + taps(b, r, o);  // [out, taps]
+  TESSERA_ASSIGN(X offsets, taps(n, r, o));
+  X neighbour = floor(centre) + offsets;  // [out, taps]
   X distance = neighbour - centre;
   if (o.antialias) distance = distance * min(r.scale, b.scalar(DType::f64, 1));
   X weight = o.mode == "cubic" ? cubic_kernel(distance, o.cubic_a) : linear_kernel(distance);
@@ -196,7 +198,7 @@ Status resize(NodeImport& n, X x, const std::vector<Resized>& plan, const Option
       TESSERA_ASSIGN(X index, rounded(n, position, o.rounding));
       x = gather(x, clamped(n.b, index, r.in), r.axis);
     } else {
-      x = interpolated(n, x, position, r, o);
+      TESSERA_ASSIGN(x, interpolated(n, x, position, r, o));
     }
     TESSERA_TRY(n.b.status());
     if (!o.crops()) continue;

@@ -31,6 +31,9 @@ struct Complex {
 // x [..., 1 or 2] as a signal; `axis` of x becomes the last one.
 Result<Complex> signal_of(NodeImport& n, X x, int axis) {
   Dim parts = x.dim(-1);
+  if (!parts.is_const())
+    return n.fail(Code::value_unknown,
+                  "the size of the last axis, 1 for real and 2 for complex, is only known in the run");
   if (!parts.is(1) && !parts.is(2))
     return n.fail(Code::shape_invalid, "the last axis has the size {} but must be 1 or 2", to_string(parts));
   std::vector<int> permutation;
@@ -140,17 +143,20 @@ Status import_dft(NodeImport& n) {
   TESSERA_ASSIGN(int axis, n.normal_axis(along, x.rank()));
   if (axis == x.rank() - 1) return n.fail(Code::axis_out_of_range, "axis {} holds the real and imaginary parts", along);
   bool inverse = n.integer("inverse", 0) != 0, onesided = n.integer("onesided", 0) != 0;
+  // Before version 20 the half of an inverse transform is just its first half.
+  bool to_real = inverse && onesided && n.opset >= 20;
   Dim size = x.dim(axis);
-  if (inverse && onesided) size = 2 * (size - 1);
+  if (to_real) size = 2 * (size - 1);
   if (n.has(1)) {
     TESSERA_ASSIGN(size, size_in(n, 1));
   }
   TESSERA_ASSIGN(Complex signal, signal_of(n, x, axis));
-  if (inverse && onesided) {
+  if (to_real) {
     n.out(packed({real_signal(n.b, signal, size)}, axis, x.dtype()));
     return {};
   }
-  if (onesided && signal.im) return n.fail(Code::shape_invalid, "a one-sided transform needs a real signal");
+  if (onesided && !inverse && signal.im)
+    return n.fail(Code::shape_invalid, "a one-sided transform needs a real signal");
   Complex y = fourier(n.b, {fit(signal.re, size), fit(signal.im, size)}, size, onesided ? floordiv(size, 2) + 1 : size,
                       inverse);
   n.out(packed({y.re, y.im}, axis, x.dtype()));
@@ -164,13 +170,9 @@ Status import_stft(NodeImport& n) {
   if (x.rank() == 2) x = unsqueeze(x, {2});
   if (x.rank() != 3) return n.fail(Code::rank_mismatch, "the signal has {} axes but must have 3", x.rank());
   TESSERA_ASSIGN(Dim step, size_in(n, 1));
-  Dim length;
+  Dim length = window && window.rank() == 1 ? window.dim(0) : x.dim(1);
   if (n.has(3)) {
     TESSERA_ASSIGN(length, size_in(n, 3));
-  } else if (window && window.rank() == 1) {
-    length = window.dim(0);
-  } else {
-    return n.fail(Code::arity, "neither a window [frame_length] nor frame_length is given");
   }
   bool onesided = n.integer("onesided", 1) != 0;
   TESSERA_ASSIGN(Complex signal, signal_of(n, x, 1));
