@@ -38,7 +38,11 @@ function(tessera_test name library)
   add_executable(${name} ${ARGN})
   target_link_libraries(${name} PRIVATE tessera_${library} tessera_flags GTest::gtest_main)
   # Tests run once and are compiled often: optimising and instrumenting their many inlined checks takes most of a build.
-  target_compile_options(${name} PRIVATE $<IF:$<BOOL:${TESSERA_SANITIZE}>,-O0,-O1>)
+  if(TESSERA_SANITIZE)
+    target_compile_options(${name} PRIVATE -O0)
+  else()
+    target_compile_options(${name} PRIVATE -O1)
+  endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   gtest_discover_tests(${name} TEST_PREFIX "${name}." PROPERTIES TIMEOUT 300 DISCOVERY_TIMEOUT 60
                        WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
