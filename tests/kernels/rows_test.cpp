@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "check.h"
 #include "kernels/abi.h"
 
