@@ -80,6 +80,9 @@ class AttrSpecs {
   int size_ = 0;
 };
 
+// What an attribute that is not required is when it is not given.
+AttrValue default_value(const AttrSpec& spec);
+
 // The i-th word of "first|second|..."; empty when out of range.
 std::string_view word_at(std::string_view words, int64_t index);
 // Index of `word`; -1 when it is not among them.

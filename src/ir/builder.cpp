@@ -26,21 +26,6 @@ int64_t small_count(const Type& type) {
   return count;
 }
 
-AttrValue default_of(const AttrSpec& spec) {
-  switch (spec.kind) {
-    case AttrKind::real:
-      return spec.real_default;
-    case AttrKind::integers:
-      return std::vector<int64_t>();
-    case AttrKind::dims:
-      return Shape();
-    case AttrKind::view:
-      return View();
-    default:
-      return spec.integer_default;
-  }
-}
-
 }  // namespace
 
 TypeRef X::type() const {
@@ -74,7 +59,7 @@ Xs Builder::add(const OpDef& op, std::span<const X> operands, std::vector<AttrVa
   if (error_) return absent;
   for (int i = static_cast<int>(attrs.size()); i < op.attrs.size(); ++i) {
     TESSERA_CHECK(!op.attrs[i].required);
-    attrs.push_back(default_of(op.attrs[i]));
+    attrs.push_back(default_value(op.attrs[i]));
   }
   TESSERA_CHECK(static_cast<int>(attrs.size()) == op.attrs.size());
   AttrsRef interned = context().attrs(Attrs{std::move(attrs)});

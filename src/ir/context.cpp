@@ -90,6 +90,21 @@ uint32_t Context::constant(Tensor tensor) {
   return static_cast<uint32_t>(constants_.size() - 1);
 }
 
+AttrValue default_value(const AttrSpec& spec) {
+  switch (spec.kind) {
+    case AttrKind::real:
+      return spec.real_default;
+    case AttrKind::integers:
+      return std::vector<int64_t>();
+    case AttrKind::dims:
+      return Shape();
+    case AttrKind::view:
+      return View();
+    default:
+      return spec.integer_default;
+  }
+}
+
 std::string_view word_at(std::string_view words, int64_t index) {
   for (; index > 0; --index) {
     size_t bar = words.find('|');

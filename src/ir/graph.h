@@ -60,6 +60,7 @@ class Context {
   // Constants keep their tensor as it came (mapped or owned) and are read only when something needs their elements.
   uint32_t constant(Tensor tensor);
   const Tensor& constant(uint32_t id) const { return constants_[id]; }
+  size_t constant_count() const { return constants_.size(); }
 
  private:
   struct Interner;
