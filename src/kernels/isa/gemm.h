@@ -111,14 +111,14 @@ struct Output {
 };
 
 // Rows [0, m) of c over `panels` panels of b, of which the last may have fewer than kTileColumns columns: n in all.
-// m <= kBlockRows. `b` is packed over all of k. bias [n] or null.
+// m <= kBlockRows. `b` is packed over all of k. bias [n] or null. `add`: to what c holds.
 inline void multiply_block(const Matrix& a, int64_t m, int64_t k, const float* b, int64_t n, const Output& c,
-                           const float* bias) {
+                           const float* bias, bool add = false) {
   alignas(64) float rows[(kBlockRows + kTileRows) * kDepth];
   alignas(64) float edge[kTileRows * kTileColumns];
   alignas(64) float edge_bias[kTileColumns] = {};
   if (k == 0) {
-    for (int64_t i = 0; i < m; ++i)
+    for (int64_t i = 0; !add && i < m; ++i)
       for (int64_t j = 0; j < n; ++j) c.data[i * c.row + j] = bias == nullptr ? 0 : bias[j];
     return;
   }
@@ -137,13 +137,13 @@ inline void multiply_block(const Matrix& a, int64_t m, int64_t k, const float* b
         const int64_t height = m - i < kTileRows ? m - i : kTileRows;
         float* to = c.data + i * c.row + j;
         if (height == kTileRows && columns == kTileColumns) {
-          multiply_tile(rows + i * depth, panel, depth, to, c.row, p > 0, panel_bias);
+          multiply_tile(rows + i * depth, panel, depth, to, c.row, add || p > 0, panel_bias);
           continue;
         }
-        if (p > 0)
+        if (add || p > 0)
           for (int64_t r = 0; r < height; ++r)
             memcpy(edge + r * kTileColumns, to + r * c.row, static_cast<size_t>(columns) * 4);
-        multiply_tile(rows + i * depth, panel, depth, edge, kTileColumns, p > 0, panel_bias);
+        multiply_tile(rows + i * depth, panel, depth, edge, kTileColumns, add || p > 0, panel_bias);
         for (int64_t r = 0; r < height; ++r)
           memcpy(to + r * c.row, edge + r * kTileColumns, static_cast<size_t>(columns) * 4);
       }
@@ -187,11 +187,11 @@ inline Slices slices_of(const Products& p) {
   return {(panels < 1 ? 1 : panels) * kTileColumns, 1};
 }
 
-inline size_t products_scratch(const Products& p) {
-  if (p.m <= kFewRows) return 0;
+inline size_t packed_scratch(const Products& p) {
   const Slices s = slices_of(p);
   return static_cast<size_t>(s.products * packed_size(s.columns, p.k)) * 4;
 }
+inline size_t products_scratch(const Products& p) { return p.m <= kFewRows ? 0 : packed_scratch(p); }
 
 // Rows m of a against every column, along k: b's rows are contiguous. Four columns at once hide the addition's latency.
 template <int M>
@@ -265,10 +265,12 @@ inline void multiply_few_rows(const Products& p, const tessera::kernels::Paralle
   });
 }
 
-// All products. `scratch` has products_scratch(p) bytes.
-inline void multiply(const Products& p, const tessera::kernels::Parallel* parallel, void* scratch) {
+// All products, b packed by pack(product, column, n, out): columns [column, column + n), n <= kTileColumns, of the b of
+// one product. `scratch` has room for what slices_of(p) says.
+template <class Pack>
+inline void multiply_packed(const Products& p, const tessera::kernels::Parallel* parallel, void* scratch,
+                            const Pack& pack) {
   if (p.m == 0 || p.n == 0 || p.batches == 0) return;
-  if (p.m <= kFewRows) return multiply_few_rows(p, parallel);
   float* packed = static_cast<float*>(scratch);
   const Slices s = slices_of(p);
   const bool shared = shares_b(p);
@@ -282,12 +284,9 @@ inline void multiply(const Products& p, const tessera::kernels::Parallel* parall
       const int64_t size = panels * kTileColumns * p.k;
       parallel_for(parallel, packs * panels, 1 + 8192 / (kTileColumns * (p.k + 1)), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
-          int64_t at[2];
-          walk_offsets(p.batch, p.batch.rank, batch + i / panels, at);
           const int64_t column = i % panels * kTileColumns;
-          const Matrix b = {p.b.data + at[1] + (j + column) * p.b.row, p.b.row, p.b.column};
-          pack_panel(b, n - column < kTileColumns ? n - column : kTileColumns, p.k,
-                     packed + i / panels * size + column * p.k);
+          pack(batch + i / panels, j + column, n - column < kTileColumns ? n - column : kTileColumns,
+               packed + i / panels * size + column * p.k);
         }
       });
       // Tasks are bands of rows by groups of panels: groups of 16 repack a band of a for 256 or 512 columns each.
@@ -312,6 +311,17 @@ inline void multiply(const Products& p, const tessera::kernels::Parallel* parall
       });
     }
   }
+}
+
+// All products. `scratch` has products_scratch(p) bytes.
+inline void multiply(const Products& p, const tessera::kernels::Parallel* parallel, void* scratch) {
+  if (p.m == 0 || p.n == 0 || p.batches == 0) return;
+  if (p.m <= kFewRows) return multiply_few_rows(p, parallel);
+  multiply_packed(p, parallel, scratch, [&](int64_t product, int64_t column, int64_t n, float* out) {
+    int64_t at[2];
+    walk_offsets(p.batch, p.batch.rank, product, at);
+    pack_panel({p.b.data + at[1] + column * p.b.row, p.b.row, p.b.column}, n, p.k, out);
+  });
 }
 
 }  // namespace
