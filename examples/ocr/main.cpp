@@ -111,6 +111,7 @@ int main(int argc, char** argv) {
     total += milliseconds;
     const std::string file = std::filesystem::path(path).filename();
     fmt::print("{:<20} {:7.1f} ms  {}\n", file, milliseconds, *text);
+    std::fflush(stdout);  // each line as it is read, in a pipe too
     const auto line = expected.find(file);
     if (line == expected.end()) continue;
     if (line->second == *text)
