@@ -17,10 +17,15 @@ int64_t Array::count() const {
   return n;
 }
 
-Result<Array> make_array(DType dtype, Dims shape) {
+Result<int64_t> array_count(const Dims& shape) {
   TESSERA_ASSIGN(int64_t count, element_count(shape));
   if (count > kMaxElements)
     return fail(Code::out_of_memory, "an array of {} elements is too large for the reference", count);
+  return count;
+}
+
+Result<Array> make_array(DType dtype, Dims shape) {
+  TESSERA_ASSIGN(int64_t count, array_count(shape));
   Array array{dtype, std::move(shape), {}};
   if (is_float(dtype)) {
     array.data = std::vector<double>(static_cast<size_t>(count));

@@ -33,6 +33,8 @@ struct Array {
   }
 };
 
+// The number of elements of a shape. E0503 past the memory limit: operators ask before they allocate.
+Result<int64_t> array_count(const Dims& shape);
 // Zeroes in the scalar that dtype calls for. E0503 past the memory limit.
 Result<Array> make_array(DType dtype, Dims shape);
 Result<Array> to_array(const Tensor& tensor);

@@ -115,7 +115,7 @@ Status for_each_address(const Eval& e, const View& view, const Dims& base, Dims&
     }
     shape.push_back(size);
   }
-  TESSERA_ASSIGN(int64_t count, element_count(shape));
+  TESSERA_ASSIGN(int64_t count, array_count(shape));
   addresses.reserve(static_cast<size_t>(count));
   if (count == 0) return {};
   std::vector<int64_t> at(digits.size(), 0);
@@ -169,7 +169,7 @@ Status eval_copy(Eval& e) {
     TESSERA_ASSIGN(int64_t size, e.evaluate(d));
     shape.push_back(size);
   }
-  TESSERA_ASSIGN(int64_t count, element_count(shape));
+  TESSERA_ASSIGN(int64_t count, array_count(shape));
   if (count != y.count())
     return fail(Code::shape_mismatch, "copy: [{}] has other than the {} elements of [{}]", fmt::join(shape, ", "),
                 y.count(), fmt::join(y.shape, ", "));

@@ -57,6 +57,7 @@ Status eval_gather(Eval& e) {
   Dims shape(x.shape.begin(), x.shape.begin() + static_cast<ptrdiff_t>(at));
   shape.insert(shape.end(), index.shape.begin(), index.shape.end());
   shape.insert(shape.end(), x.shape.begin() + static_cast<ptrdiff_t>(at) + 1, x.shape.end());
+  TESSERA_TRY(ir::array_count(shape));
   Array y{x.dtype, std::move(shape), {}};
   visit_data(x, [&](const auto& from) {
     std::decay_t<decltype(from)> to;
@@ -316,7 +317,7 @@ Status infer_broadcast_to(Infer& infer) {
 
 Status eval_reshape_to(Eval& e) {
   TESSERA_ASSIGN(Dims shape, shape_operand(e.in(1)));
-  TESSERA_ASSIGN(int64_t count, element_count(shape));
+  TESSERA_ASSIGN(int64_t count, ir::array_count(shape));
   Array y = e.in(0);
   if (count != y.count())
     return fail(Code::shape_mismatch, "reshape of [{}] to [{}]: {} elements become {}", fmt::join(y.shape, ", "),

@@ -241,7 +241,7 @@ Status eval_dot(Eval& e) {
   Dims shape = batch;
   shape.push_back(m);
   shape.push_back(n);
-  TESSERA_ASSIGN(int64_t count, element_count(shape));
+  TESSERA_ASSIGN(int64_t count, ir::array_count(shape));
   auto run = [&]<class S>(S) {
     std::vector<S> data(static_cast<size_t>(count));
     if (count > 0)
@@ -263,7 +263,7 @@ Status eval_det(Eval& e) {
   size_t rank = x.shape.size();
   int64_t n = x.shape[rank - 1];
   Dims shape(x.shape.begin(), x.shape.end() - 2);
-  TESSERA_ASSIGN(int64_t count, element_count(shape));
+  TESSERA_ASSIGN(int64_t count, ir::array_count(shape));
   std::vector<double> data;
   for (int64_t b = 0; b < count; ++b) {
     // Gaussian elimination with partial pivoting.

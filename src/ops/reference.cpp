@@ -16,6 +16,7 @@ Result<Dims> broadcast(const Dims& a, const Dims& b) {
       return fail(Code::shape_mismatch, "[{}] and [{}] do not broadcast", fmt::join(a, ", "), fmt::join(b, ", "));
     size = shorter[i];
   }
+  TESSERA_TRY(ir::array_count(shape));
   return shape;
 }
 

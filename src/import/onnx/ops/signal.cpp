@@ -62,7 +62,10 @@ Complex turns(Builder& b, Dim k, Dim count, Dim period) {
 }
 
 // y[..., k] = sum over n of x[..., n] m[k, n].
-X transform(X x, X m) { return x.rank() == 1 ? squeeze(dot(unsqueeze(x, {0}), m), {0}) : dot(x, m); }
+X transform(X x, X m) {
+  if (!x) return x;
+  return x.rank() == 1 ? squeeze(dot(unsqueeze(x, {0}), m), {0}) : dot(x, m);
+}
 
 // The Fourier transform of [..., N] in double precision: sum of x e^(-2 pi i k n / N) for k < bins.
 Complex fourier(Builder& b, Complex x, Dim size, Dim bins, bool inverse) {
