@@ -48,6 +48,7 @@ Status grow(AlignedBuffer& buffer, size_t bytes) {
 Result<std::vector<Value>> Executor::call(uint32_t index, std::span<const Value* const> inputs,
                                           const plan::Bindings& outer, std::span<const Tensor> buffers) {
   const Active a = {index, plan_.routines[index], shared_.prepared.routines[index], frames_[index]};
+  TESSERA_TRY(check_stop());  // the body of a loop may have no steps
   TESSERA_TRY(enter(a, inputs, outer));
   Status done = lay_out(a, inputs, buffers);
   const size_t held = a.frame.instance->arena_bytes + a.frame.instance->output_bytes;
@@ -156,8 +157,13 @@ Status Executor::place_outputs(const Active& a, std::span<const Value* const> in
   return {};
 }
 
-Status Executor::run_step(const Active& a, uint32_t s) {
+Status Executor::check_stop() const {
   if (stop_ != nullptr && stop_->load(std::memory_order_relaxed)) return fail(Code::interrupted, "the run was stopped");
+  return {};
+}
+
+Status Executor::run_step(const Active& a, uint32_t s) {
+  TESSERA_TRY(check_stop());
   switch (a.routine.steps[s].kind) {
     case StepKind::kernel:
       TESSERA_TRY(run_kernel(a, s));

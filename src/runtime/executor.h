@@ -50,6 +50,7 @@ class Executor {
   Status lay_out(const Active& a, std::span<const Value* const> inputs, std::span<const Tensor> buffers);
   Status place_outputs(const Active& a, std::span<const Value* const> inputs, std::span<const Tensor> buffers);
   Status check_guards(const Active& a, const plan::Sizes& sizes);
+  Status check_stop() const;
   Status run_step(const Active& a, uint32_t s);
   Status run_kernel(const Active& a, uint32_t s);
   Status run_host(const Active& a, uint32_t s);
