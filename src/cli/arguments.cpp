@@ -74,6 +74,15 @@ const CommandSpec kCommands[] = {
      "tessera inspect model.onnx --dim batch=1 --dim seq=128",
      [](CLI::App& app, Draft& draft) {
        add_model(app, draft);
+       app.add_flag("--text", draft.arguments.text, "print the graph's text instead");
+       add_json(app, draft);
+     }},
+    {"compile", "Compile a model into an artifact that starts without a compiler",
+     "tessera compile model.onnx -o model.tess --dim batch=1..8",
+     [](CLI::App& app, Draft& draft) {
+       add_model(app, draft);
+       app.add_option("-o,--output", draft.arguments.output, "the artifact to write")->required()->type_name("FILE");
+       add_running(app, draft);
        add_json(app, draft);
      }},
     {"bench", "Measure a model on random inputs", "tessera bench model.onnx --dim batch=1 --dim seq=128 --json",

@@ -24,7 +24,6 @@ struct Arguments {
   uint64_t seed = 1;
   bool json = false;
   bool text = false;
-  bool plan = false;
 };
 
 // What a command line that asks for nothing to be done ends with: help, or the version.

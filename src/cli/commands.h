@@ -10,6 +10,7 @@ namespace tessera::cli {
 
 Result<int> run(const Arguments& arguments);
 Result<int> inspect(const Arguments& arguments);
+Result<int> compile(const Arguments& arguments);
 Result<int> bench(const Arguments& arguments);
 Result<int> verify(const Arguments& arguments);
 Result<int> conformance(const Arguments& arguments);

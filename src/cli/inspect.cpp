@@ -8,6 +8,8 @@
 #include "engine/model.h"
 #include "import/onnx/supported.h"
 #include "ir/op_def.h"
+#include "ir/printer.h"
+#include "plan/plan.h"
 
 namespace tessera::cli {
 namespace {
@@ -28,8 +30,21 @@ void count_kinds(const ir::Graph& graph, std::map<std::string, int64_t>& kinds) 
   }
 }
 
+void count_steps(const plan::Plan& plan, Findings& found) {
+  int64_t parameters = 0;
+  for (const Tensor& constant : plan.constants) parameters += constant.count();
+  found.parameters = parameters;
+  for (const plan::Routine& routine : plan.routines) {
+    for (const plan::Step& step : routine.steps) {
+      if (step.kind == plan::StepKind::kernel) ++found.nodes[plan.kernels[step.op].op];
+      if (step.kind == plan::StepKind::host) ++found.nodes[plan.host_ops[step.op].op];
+    }
+  }
+}
+
 Findings look_at(const Model& model, const ir::Graph* graph) {
   Findings found{model.inputs(), model.outputs(), {}, {}, {}, {}};
+  if (model.impl()->plan() != nullptr) count_steps(*model.impl()->plan(), found);
   if (graph == nullptr) return found;
   found.parameters = engine::count_parameters(*graph);
   count_kinds(*graph, found.nodes);
@@ -81,7 +96,8 @@ void print_findings(const Findings& found) {
   if (found.cost) {
     say("{:.3f} GFLOP, {} moved\n", found.cost->flops * 1e-9, bytes_text(found.cost->bytes));
   } else if (found.unsupported.empty()) {
-    say("FLOPs and bytes depend on sizes that are not known: give them with --dim\n");
+    say("FLOPs and bytes depend on sizes that are not known: give them with "
+        "--dim\n");
   }
   int64_t total = 0;
   for (const auto& [kind, count] : found.nodes) total += count;
@@ -96,10 +112,23 @@ void print_findings(const Findings& found) {
 Result<int> inspect(const Arguments& arguments) {
   const Result<Model> model = Model::load(arguments.subject, {arguments.dims});
   Findings found;
+  if (model && arguments.text && model->impl()->plan() != nullptr)
+    return fail(Code::unsupported_feature,
+                "an artifact holds a plan and no graph: inspect the model it "
+                "was compiled from");
   if (model) {
-    const Result<ir::Graph> graph = model->impl()->graph();
-    if (!graph && graph.error().code != Code::value_unknown) return tl::unexpected<Error>(graph.error());
-    found = look_at(*model, graph ? &*graph : nullptr);
+    if (model->impl()->plan() != nullptr) {
+      found = look_at(*model, nullptr);
+    } else {
+      const Result<ir::Graph> graph = model->impl()->graph();
+      if (!graph && (graph.error().code != Code::value_unknown || arguments.text))
+        return tl::unexpected<Error>(graph.error());
+      if (arguments.text) {
+        say("{}", ir::print(*graph, ir::PrintOptions::display()));
+        return 0;
+      }
+      found = look_at(*model, graph ? &*graph : nullptr);
+    }
   } else {
     if (model.error().code != Code::unsupported_op) return tl::unexpected<Error>(model.error());
     TESSERA_ASSIGN(found, look_at_unsupported(arguments.subject));

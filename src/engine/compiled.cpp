@@ -56,11 +56,26 @@ Result<std::unique_ptr<const Executable>> make(std::shared_ptr<const plan::Plan>
   return std::make_unique<Compiled>(std::move(made), nodes);
 }
 
+Result<compile::Lowered> lower(const ir::Graph& graph) {
+  TESSERA_ASSIGN(const ir::Graph expanded, compile::decompose(graph));
+  return compile::lower(expanded);
+}
+
 }  // namespace
 
+Result<plan::Plan> compile_plan(const ir::Graph& graph, const CompileOptions&) {
+  TESSERA_ASSIGN(compile::Lowered lowered, lower(graph));
+  embed_host_graphs(lowered.host_graphs, lowered.plan);
+  return std::move(lowered.plan);
+}
+
+Result<std::unique_ptr<const Executable>> run_plan(std::shared_ptr<const plan::Plan> plan,
+                                                   const CompileOptions& options) {
+  return make(std::move(plan), options, parse_host_function, -1);
+}
+
 Result<std::unique_ptr<const Executable>> compile(const ir::Graph& graph, const CompileOptions& options) {
-  TESSERA_ASSIGN(const ir::Graph expanded, compile::decompose(graph));
-  TESSERA_ASSIGN(compile::Lowered lowered, compile::lower(expanded));
+  TESSERA_ASSIGN(compile::Lowered lowered, lower(graph));
   auto plan = std::make_shared<const plan::Plan>(std::move(lowered.plan));
   auto graphs = std::make_shared<std::vector<ir::Graph>>(std::move(lowered.host_graphs));
   const auto host = [plan, graphs](const plan::HostOp& op) -> Result<std::unique_ptr<runtime::HostFunction>> {

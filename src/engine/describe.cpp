@@ -4,6 +4,7 @@
 #include "base/result.h"
 #include "engine/model.h"
 #include "import/onnx/tensor_proto.h"
+#include "plan/sizes.h"
 
 namespace tessera::engine {
 namespace {
@@ -20,6 +21,28 @@ std::string type_text(DType dtype, const ValueInfo& info) {
   if (!info.ranked) text += '*';
   for (size_t i = 0; i < info.shape.size(); ++i) text += (i == 0 ? "" : ", ") + info.shape[i];
   return text + ']';
+}
+
+ValueInfo describe(const plan::Routine& routine, plan::ValueId id, std::string name) {
+  const plan::Value& value = routine.values[id];
+  ValueInfo info;
+  info.name = std::move(name);
+  info.dtype = value.dtype;
+  if (value.kind == plan::Kind::sequence || value.kind == plan::Kind::optional) {
+    const bool sequence = value.kind == plan::Kind::sequence;
+    info.kind = sequence ? ValueInfo::Kind::sequence : ValueInfo::Kind::optional;
+    info.ranked = false;
+    info.type = (sequence ? "seq<" : "opt<") + type_text(value.dtype, info) + ">";
+    return info;
+  }
+  info.ranked = value.ranked;
+  for (const plan::ExprId size : routine.shape(id)) {
+    const plan::Expr& expr = routine.exprs[size];
+    info.shape.push_back(plan::print(routine, size));
+    info.sizes.push_back(expr.op == plan::ExprOp::constant ? expr.value : -1);
+  }
+  info.type = type_text(value.dtype, info);
+  return info;
 }
 
 Result<ValueInfo> declared(const onnx::ValueInfoProto& proto) {
@@ -67,7 +90,8 @@ ValueInfo describe(ir::TypeRef type, std::string name) {
   info.ranked = type->ranked;
   for (const Dim& size : type->shape) {
     info.shape.push_back(to_string(size));
-    info.sizes.push_back(size.is_const() ? size.value() : -1);
+    const DimBounds bounds = size.is_const() ? DimBounds{size.value(), size.value()} : size.table()->bounds(size);
+    info.sizes.push_back(bounds.lo == bounds.hi ? bounds.lo : -1);
   }
   return info;
 }
@@ -82,6 +106,21 @@ std::vector<ValueInfo> describe_outputs(const ir::Graph& graph) {
   std::vector<ValueInfo> infos;
   for (size_t i = 0; i < graph.outputs.size(); ++i)
     infos.push_back(describe(graph.type(graph.outputs[i]), std::string(graph.context().text(graph.output_names[i]))));
+  return infos;
+}
+
+std::vector<ValueInfo> describe_inputs(const plan::Plan& plan) {
+  std::vector<ValueInfo> infos;
+  const plan::Routine& main = plan.main();
+  for (plan::ValueId id : main.inputs) infos.push_back(describe(main, id, main.values[id].name));
+  return infos;
+}
+
+std::vector<ValueInfo> describe_outputs(const plan::Plan& plan) {
+  std::vector<ValueInfo> infos;
+  const plan::Routine& main = plan.main();
+  for (size_t i = 0; i < main.outputs.size(); ++i)
+    infos.push_back(describe(main, main.outputs[i], i < main.output_names.size() ? main.output_names[i] : ""));
   return infos;
 }
 

@@ -2,6 +2,9 @@
 
 #include "base/result.h"
 #include "ir/interpreter.h"
+#include "ir/parser.h"
+#include "ir/printer.h"
+#include "ops/ops.h"
 
 namespace tessera::engine {
 namespace {
@@ -41,6 +44,17 @@ class GraphFunction final : public runtime::HostFunction {
 
 std::unique_ptr<runtime::HostFunction> host_function(ir::Graph graph) {
   return std::make_unique<GraphFunction>(std::move(graph));
+}
+
+void embed_host_graphs(const std::vector<ir::Graph>& graphs, plan::Plan& plan) {
+  for (size_t i = 0; i < graphs.size(); ++i) plan.host_ops[i].blob = ir::print(graphs[i]);
+}
+
+Result<std::unique_ptr<runtime::HostFunction>> parse_host_function(const plan::HostOp& op) {
+  Result<ir::Graph> graph = ir::parse_graph(op.blob, ops::find_op);
+  if (!graph)
+    return tl::unexpected<Error>(std::move(graph.error()).within("reading the host operator '" + op.op + "'"));
+  return host_function(std::move(*graph));
 }
 
 }  // namespace tessera::engine

@@ -3,6 +3,9 @@
 #include "base/result.h"
 #include "import/onnx/import.h"
 #include "import/onnx/proto.h"
+#include "ir/graph_file.h"
+#include "ops/ops.h"
+#include "plan/artifact.h"
 #include "tensor/scalar.h"
 
 namespace tessera {
@@ -20,8 +23,20 @@ bool begins_as_onnx(std::span<const std::byte> bytes) {
   return (number && wire == 0) || ((text || message) && wire == 2);
 }
 
+// The grammar's first token, behind blanks and comments.
+bool begins_as_text(std::span<const std::byte> bytes) {
+  std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  for (;;) {
+    text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+    if (!text.starts_with("//")) return text.starts_with("graph");
+    text.remove_prefix(std::min(text.find('\n'), text.size()));
+  }
+}
+
 Result<Format> format_of(std::span<const std::byte> bytes) {
   if (bytes.empty()) return fail(Code::unknown_format, "the file is empty");
+  if (plan::is_artifact(bytes)) return Format::artifact;
+  if (begins_as_text(bytes)) return Format::text;
   if (begins_as_onnx(bytes)) return Format::onnx;
   return fail(Code::unknown_format, "the file begins with byte 0x{:02x}, as no kind of model does",
               static_cast<unsigned>(bytes.front()));
@@ -52,7 +67,9 @@ Result<std::shared_ptr<Model::Impl>> Model::Impl::open(std::span<const std::byte
   impl->folder_ = std::move(folder);
   impl->format_ = format;
   impl->options_ = std::move(options);
-  TESSERA_TRY(impl->read_onnx());
+  TESSERA_TRY(format == Format::onnx   ? impl->read_onnx()
+              : format == Format::text ? impl->read_text()
+                                       : impl->read_artifact());
   return impl;
 }
 
@@ -72,6 +89,21 @@ Status Model::Impl::read_onnx() {
   return {};
 }
 
+Status Model::Impl::read_text() {
+  TESSERA_ASSIGN(first_, make_graph({}, false));
+  inputs_ = engine::describe_inputs(*first_);
+  outputs_ = engine::describe_outputs(*first_);
+  return {};
+}
+
+Status Model::Impl::read_artifact() {
+  TESSERA_ASSIGN(plan::Artifact artifact, plan::read_artifact(bytes_, keep_));
+  plan_ = std::move(artifact.plan);
+  inputs_ = engine::describe_inputs(*plan_);
+  outputs_ = engine::describe_outputs(*plan_);
+  return {};
+}
+
 bool Model::Impl::may_decide(const Value& input) {
   const Tensor* tensor = input.tensor();
   return tensor != nullptr && (is_int(tensor->dtype()) || tensor->dtype() == DType::boolean) && tensor->rank() <= 1 &&
@@ -79,6 +111,20 @@ bool Model::Impl::may_decide(const Value& input) {
 }
 
 Result<ir::Graph> Model::Impl::make_graph(std::span<const Value> inputs, bool values) const {
+  if (format_ == Format::text) {
+    const std::string_view text(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
+    TESSERA_ASSIGN(ir::Graph graph,
+                   path_.empty() ? ir::parse_graph(text, ops::find_op) : ir::load_graph(path_, ops::find_op));
+    for (const DimRange& range : options_.dims)
+      if (const std::optional<Dim> symbol = graph.dims().find(range.name))
+        TESSERA_TRY(graph.dims().narrow(*symbol, {range.lo, range.hi}));
+    TESSERA_TRY(graph.compact());
+    return graph;
+  }
+  if (format_ == Format::artifact)
+    return fail(Code::unsupported_feature,
+                "an artifact holds a plan and no graph: use the model that it "
+                "was compiled from");
   onnx::ImportOptions import;
   for (const DimRange& range : options_.dims) import.dims[range.name] = {range.lo, range.hi};
   for (size_t i = 0; i < inputs.size(); ++i) {

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "ir/graph.h"
+#include "plan/plan.h"
 #include "tessera/session.h"
 
 namespace tessera {
@@ -14,7 +15,7 @@ namespace tessera {
 // several threads. Making one again from the mapped file is cheap.
 class Model::Impl {
  public:
-  enum class Format : uint8_t { onnx };
+  enum class Format : uint8_t { onnx, text, artifact };
 
   // `keep` keeps `bytes` alive; `file` is the same where they are a mapped file's, else null.
   static Result<std::shared_ptr<Impl>> open(std::span<const std::byte> bytes, std::shared_ptr<const void> keep,
@@ -28,6 +29,8 @@ class Model::Impl {
   Result<ir::Graph> graph_for(std::span<const Value> inputs, bool values) const;
   // Whether an input may decide the form of a model by its elements: short lists of integers.
   static bool may_decide(const Value& input);
+  // The plan of an artifact; null for other formats.
+  const std::shared_ptr<const plan::Plan>& plan() const { return plan_; }
   // Gives the pages of source memory back to the machine; nothing happens where it does not lie in the model's file.
   void release(const void* data, size_t bytes) const;
 
@@ -39,6 +42,8 @@ class Model::Impl {
 
  private:
   Status read_onnx();
+  Status read_text();
+  Status read_artifact();
   // `inputs` empty: for any sizes.
   Result<ir::Graph> make_graph(std::span<const Value> inputs, bool values) const;
 
@@ -50,6 +55,7 @@ class Model::Impl {
   Format format_ = Format::onnx;
   LoadOptions options_;
   std::vector<ValueInfo> inputs_, outputs_;
+  std::shared_ptr<const plan::Plan> plan_;
   std::mutex mutex_;
   std::optional<ir::Graph> first_;  // the graph that open() made, until someone takes it; guarded by mutex_
 };
@@ -65,6 +71,8 @@ namespace tessera::engine {
 ValueInfo describe(ir::TypeRef type, std::string name);
 std::vector<ValueInfo> describe_inputs(const ir::Graph& graph);
 std::vector<ValueInfo> describe_outputs(const ir::Graph& graph);
+std::vector<ValueInfo> describe_inputs(const plan::Plan& plan);
+std::vector<ValueInfo> describe_outputs(const plan::Plan& plan);
 // Of an ONNX model that is not (or cannot be) imported: as the file declares them.
 Result<std::vector<ValueInfo>> declared_inputs(const onnx::ModelProto& model);
 Result<std::vector<ValueInfo>> declared_outputs(const onnx::ModelProto& model);

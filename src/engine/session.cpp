@@ -41,13 +41,34 @@ struct Session::Impl {
   mutable ExecuteReport last;
   mutable int64_t runs = 0;
 
+  engine::CompileOptions compile_options() const {
+    return {
+        .pool = pool,
+        .optimisation = options.optimisation,
+        .release_source = [source = model.impl()](const void* data, size_t bytes) { source->release(data, bytes); }};
+  }
+
   Result<std::shared_ptr<const Executable>> make(ir::Graph graph) const {
     if (options.reference) return std::shared_ptr<const Executable>(engine::interpret(std::move(graph)));
-    return engine::compile(graph, {.pool = pool,
-                                   .optimisation = options.optimisation,
-                                   .release_source = [source = model.impl()](const void* data, size_t bytes) {
-                                     source->release(data, bytes);
-                                   }});
+    return engine::compile(graph, compile_options());
+  }
+
+  Status make_general() {
+    if (const auto& plan = model.impl()->plan()) {
+      if (options.reference)
+        return fail(Code::unsupported_feature,
+                    "an artifact holds no graph for the interpreter to run: "
+                    "use the model that it was compiled from");
+      TESSERA_ASSIGN(general, engine::run_plan(plan, compile_options()));
+      return {};
+    }
+    Result<ir::Graph> graph = model.impl()->graph();
+    if (graph) {
+      TESSERA_ASSIGN(general, make(std::move(*graph)));
+    } else if (graph.error().code != Code::value_unknown) {
+      return tl::unexpected<Error>(std::move(graph).error());
+    }
+    return {};
   }
 
   Key key_of(std::span<const Value> inputs) const {
@@ -88,6 +109,8 @@ struct Session::Impl {
     Result<std::vector<Value>> outputs;
     if (general != nullptr) outputs = general->run(inputs, how, report);
     if (general == nullptr || (outputs && report.failed_assumption)) {
+      if (model.impl()->plan() != nullptr)
+        return fail(Code::shape_mismatch, "{}; compile the model again for these sizes", *report.failed_assumption);
       TESSERA_ASSIGN(used, specialised(inputs));
       report = {};
       outputs = used->run(inputs, how, report);
@@ -141,12 +164,7 @@ Result<Session> Session::create(const Model& model, SessionOptions options) {
   auto impl = std::make_unique<Impl>(model, options);
   if (!options.reference)
     impl->pool = std::make_shared<ThreadPool>(options.threads > 0 ? options.threads : usable_cores());
-  Result<ir::Graph> graph = model.impl()->graph();
-  if (graph) {
-    TESSERA_ASSIGN(impl->general, impl->make(std::move(*graph)));
-  } else if (graph.error().code != Code::value_unknown) {
-    return tl::unexpected<Error>(std::move(graph).error());
-  }
+  TESSERA_TRY(impl->make_general());
   return Session(std::move(impl));
 }
 

@@ -73,7 +73,7 @@ class Usage(Folder):
     def test_every_command_has_an_example(self):
         listed = call("--help").stdout.split("Subcommands:")[1]
         commands = [line.split()[0] for line in listed.splitlines() if line.startswith("  ") and line[2] != " "]
-        for wanted in ("run", "inspect", "bench", "verify", "ops", "info", "explain", "conformance"):
+        for wanted in ("run", "inspect", "compile", "bench", "verify", "ops", "info", "explain", "conformance"):
             self.assertIn(wanted, commands)
         for command in commands:
             result = call(command, "--help")
@@ -289,6 +289,50 @@ class Json(Folder):
 
     def test_progress_stays_off_pipes(self):
         self.assertEqual(call("bench", self.model, "--dim", "batch=2", "--runs", "2").stderr, "")
+
+
+class Formats(Folder):
+    def test_artifact(self):
+        tess = self.path("model.tess")
+        self.assertGreaterEqual(self.json_of("compile", self.model, "-o", tess)["kernels"], 1)
+        for batch in (1, 5):
+            for model in (self.model, tess):
+                self.json_of("run", model, "--input", f"x=random:{batch},3", "--output-dir", self.folder)
+                with open(self.path("y.npy"), "rb") as file:
+                    written = file.read()
+                first = written if model == self.model else first
+            self.assertEqual(written, first)
+        self.assertEqual(self.json_of("inspect", tess)["inputs"], self.json_of("inspect", self.model)["inputs"])
+        self.fails(4, "E0402", "run", tess, "--reference", "--input", f"x={self.x}")
+        self.fails(5, "E0102", "compile", self.model, "-o", self.path("missing/model.tess"))
+
+    def test_damaged_artifact(self):
+        tess = self.path("model.tess")
+        self.json_of("compile", self.model, "-o", tess)
+        with open(tess, "rb") as file:
+            whole = file.read()
+        for position in range(0, min(len(whole), 600), 11):
+            damaged = bytearray(whole)
+            damaged[position] ^= 0x5A
+            result = call("run", self.write("bad.tess", bytes(damaged)), "--input", f"x={self.x}")
+            self.assertIn(result.returncode, (0, 3), f"byte {position}: {result.stderr}")
+        result = call("run", self.write("bad.tess", whole[:100]), "--input", f"x={self.x}")
+        self.assertEqual(result.returncode, 3, result.stderr)
+
+    def test_text(self):
+        graph = self.write("double.tg", b"""graph "double" {
+  dim n
+  in %0 "x": f32[n]
+  %1 "y": f32[n] = add(%0, %0)
+  out %1 "y"
+}
+""")
+        for mode in ((), ("--reference",)):
+            answer = self.json_of("run", graph, "--input", "x=random:4", *mode)
+            self.assertEqual(answer["outputs"][0]["shape"], [4])
+        self.assertIn("add(%0, %0)", call("inspect", graph, "--text").stdout)
+        self.assertIn("in %0", call("inspect", self.model, "--text").stdout)
+        self.fails(3, "E0205", "run", self.write("bad.tg", b'graph "x" { nonsense }'))
 
 
 class Conformance(Folder):
