@@ -430,6 +430,48 @@ TEST(OnnxProducts, Shapes) {
   EXPECT_NEAR(y.data[4 + 2], expected, 1e-9);
 }
 
+// A batch, a row or a region less than one leaves results without elements, of the right shape.
+TEST(OnnxSpatial, NothingInNothingOut) {
+  auto empty = [](Dims shape, DType dtype = DType::f64) { return Tensor64{std::move(shape), {}, dtype}; };
+  const Tensor64 x = empty({0, 2, 4, 4}), w = random({2, 2, 3, 3}, 1), two = random({2}, 2),
+                 plane = random({1, 2, 4, 4}, 3);
+  const Attributes kernel = {ints("kernel_shape", {2, 2})};
+  const struct {
+    std::string_view op;
+    Attributes attributes;
+    std::vector<Tensor64> inputs;
+    Dims shape;
+  } cases[] = {
+      {"Conv", {}, {x, w}, {0, 2, 2, 2}},
+      {"Conv", {ints("pads", {1, 1, 1, 1})}, {empty({1, 2, 0, 4}), w}, {1, 2, 0, 4}},
+      {"ConvTranspose", {ints("strides", {2, 2})}, {x, w}, {0, 2, 9, 9}},
+      {"DeformConv", {}, {x, w, empty({0, 18, 2, 2})}, {0, 2, 2, 2}},
+      {"MaxPool", kernel, {x}, {0, 2, 3, 3}},
+      {"AveragePool", kernel, {x}, {0, 2, 3, 3}},
+      {"LpPool", kernel, {x}, {0, 2, 3, 3}},
+      {"GlobalMaxPool", {}, {x}, {0, 2, 1, 1}},
+      {"MaxUnpool", kernel, {x, empty({0, 2, 4, 4}, DType::i64)}, {0, 2, 5, 5}},
+      {"BatchNormalization", {}, {x, two, two, two, two}, {0, 2, 4, 4}},
+      {"InstanceNormalization", {}, {x, two, two}, {0, 2, 4, 4}},
+      {"GroupNormalization", {integer("num_groups", 1)}, {x, two, two}, {0, 2, 4, 4}},
+      {"LayerNormalization", {integer("axis", 1)}, {x, random({2, 4, 4}, 1)}, {0, 2, 4, 4}},
+      {"LRN", {integer("size", 3)}, {x}, {0, 2, 4, 4}},
+      {"MeanVarianceNormalization", {}, {x}, {0, 2, 4, 4}},
+      {"LpNormalization", {}, {x}, {0, 2, 4, 4}},
+      {"RoiAlign", {}, {plane, empty({0, 4}), empty({0}, DType::i64)}, {0, 2, 1, 1}},
+      {"MaxRoiPool", {ints("pooled_shape", {1, 1})}, {plane, empty({0, 5})}, {0, 2, 1, 1}},
+      {"MatMul", {}, {empty({2, 0}), empty({0, 3})}, {2, 3}},
+      {"Gemm", {}, {empty({0, 2}), random({2, 3}, 1)}, {0, 3}},
+      {"QuantizeLinear", {}, {empty({0, 2}), two}, {0, 2}},
+      {"DequantizeLinear", {}, {empty({0, 2}, DType::u8), two}, {0, 2}},
+  };
+  for (const auto& c : cases) {
+    Tensor64 y = result(c.op, 21, c.attributes, c.inputs);
+    EXPECT_EQ(y.shape, c.shape) << c.op;
+    EXPECT_EQ(static_cast<int64_t>(y.data.size()), count_of(c.shape)) << c.op;
+  }
+}
+
 TEST(OnnxSpatial, ErrorsAreCoded) {
   const Tensor64 x = random({1, 2, 4, 4}, 1), w = random({2, 2, 3, 3}, 2), flat = random({3}, 3);
   const struct {
