@@ -6,6 +6,7 @@
 #include "base/result.h"
 #include "ir/core_ops.h"
 #include "passes/pipeline.h"
+#include "passes/rules.h"
 
 namespace tessera::passes {
 namespace {
@@ -81,8 +82,11 @@ Result<PassReport> run_pipeline(ir::Graph& graph, const PipelineOptions& options
   auto known = [](std::string_view name) {
     return std::any_of(pipeline().begin(), pipeline().end(), [&](const Pass& pass) { return pass.name == name; });
   };
+  auto known_rule = [](std::string_view name) {
+    return std::any_of(rules().begin(), rules().end(), [&](const Rule& rule) { return rule.name == name; });
+  };
   for (const std::string& name : options.disable)
-    if (!known(name)) return fail(Code::usage, "there is no pass '{}' to disable", name);
+    if (!known(name) && !known_rule(name)) return fail(Code::usage, "there is no pass or rule '{}' to disable", name);
   if (!options.dump_after.empty() && options.dump_after != "all" && !known(options.dump_after))
     return fail(Code::usage, "there is no pass '{}' to dump after", options.dump_after);
 

@@ -9,6 +9,8 @@ constexpr Pass kPipeline[] = {
     {"fold", fold_constants, 1, "what depends on constants only is computed once, here"},
     {"identity", remove_identities, 1, "nodes that give their operand back hide equal values from each other"},
     {"cse", merge_equal, 1, "the same computation is done once; patterns then see one value"},
+    {"fuse", fuse, 2, "one kernel for a formula reads and writes memory once"},
+    {"cse2", merge_equal, 2, "two layers may have spelled the same formula in two ways"},
 };
 
 }  // namespace

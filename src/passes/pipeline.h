@@ -30,5 +30,6 @@ Result<std::vector<ir::Edit>> fold_constants(ir::Graph& graph, const PassContext
 Result<std::vector<ir::Edit>> remove_identities(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> merge_equal(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> remove_dead(ir::Graph& graph, const PassContext& context);
+Result<std::vector<ir::Edit>> fuse(ir::Graph& graph, const PassContext& context);
 
 }  // namespace tessera::passes

@@ -1,0 +1,92 @@
+// Canonical terms beside a graph: what a value is, whichever way it was spelled.
+//
+// Sums and products are multisets: a - b is a + (-1) b, a / c is (1/c) a, a / sqrt(b) is a b^-0.5, constants are
+// merged, x x is x^2, and a sum over n elements divided by n is a mean. An inner sum or product dissolves into the one
+// around it when nothing else uses it. Views compose; casts between floats are looked through: the terms are equal in
+// real arithmetic, not in rounding. The graph is never changed.
+#pragma once
+
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "ir/op_def.h"
+
+namespace tessera::ir {
+
+using TermId = uint32_t;
+constexpr TermId kNoTerm = ~TermId{0};
+
+struct Term {
+  enum class Kind : uint8_t {
+    leaf,     // a value that is not looked into
+    literal,  // a number, of whatever shape
+    size,     // a number that is known as an expression of sizes
+    apply,    // an operator on args
+    mean,     // mean of args[0] over attrs' axes
+    sum,      // of args
+    product,  // number times args[i] ^ exponents[i]
+  };
+  Kind kind = Kind::leaf;
+  const OpDef* op = nullptr;           // apply
+  AttrsRef attrs = nullptr;            // apply, mean; the axes of reductions and of softmax count from the end
+  double number = 0;                   // literal, product
+  Dim size = 0;                        // size; apply of a reduction: how many elements it reduces
+  ValueId leaf = kNoValue;             // leaf
+  std::vector<TermId> args = {};       // sum, product: ascending
+  std::vector<double> exponents = {};  // product: parallel to args
+  bool operator==(const Term&) const = default;
+};
+
+class Terms {
+ public:
+  using Factor = std::pair<TermId, double>;  // base, exponent
+
+  // `pull_scalars`: numbers leave the operands of dot and of views.
+  Terms(const Graph& graph, bool pull_scalars);
+
+  TermId of(ValueId v) const { return of_value_[v]; }
+  const Term& operator[](TermId t) const { return terms_[t]; }
+  // The graph's values that are this term; none for a term that only normalisation made.
+  std::span<const ValueId> values(TermId t) const { return values_[t]; }
+  // How many operands and outputs are this value.
+  uint32_t uses(ValueId v) const { return uses_[v]; }
+  const Shape& shape(ValueId v) const { return graph_.type(v)->shape; }
+
+  TermId literal(double number);
+  TermId sum(std::vector<TermId> addends);
+  TermId product(double number, std::vector<Factor> factors);
+  TermId view(TermId base, View view);
+  // The term as number and factors: anything is a product of itself.
+  std::pair<double, std::vector<Factor>> factors(TermId t) const;
+
+ private:
+  struct Hash {
+    size_t operator()(const Term& t) const;
+  };
+  TermId intern(Term term);
+  TermId leaf(ValueId v);
+  TermId apply(const OpDef& op, AttrsRef attrs, std::vector<TermId> args, Dim size = 0);
+  TermId of_node(NodeId n);
+  TermId of_real(NodeId n);
+  TermId of_constant(NodeId n, ValueId v);
+  TermId of_cast(NodeId n);
+  TermId reduction(NodeId n);
+  TermId dot(NodeId n);
+  // Whether the value may lose itself in the sum or product that uses it.
+  bool dissolves(ValueId v) const { return uses_[v] == 1; }
+  void add_addends(ValueId v, double sign, std::vector<TermId>& to);
+  // Multiplies v^exponent into number and factors.
+  void add_factors(ValueId v, double exponent, double& number, std::vector<Factor>& to);
+
+  const Graph& graph_;
+  bool pull_scalars_;
+  std::vector<Term> terms_;
+  std::vector<std::vector<ValueId>> values_;
+  std::vector<TermId> of_value_;
+  std::vector<uint32_t> uses_;
+  std::unordered_multimap<size_t, TermId> interned_;
+};
+
+}  // namespace tessera::ir

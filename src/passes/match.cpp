@@ -1,0 +1,248 @@
+#include "passes/match.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ir/core_ops.h"
+
+namespace tessera::passes {
+namespace {
+
+using ir::Term;
+using ir::TermId;
+using ir::Terms;
+using Kind = Term::Kind;
+using Next = std::function<bool()>;
+using Factor = Terms::Factor;
+
+// Exports write constants with seven digits.
+constexpr double kTolerance = 2e-6;
+// A search this long has found nothing that a person would call the same formula.
+constexpr int kMaxSteps = 4000;
+
+bool close(double a, double b) {
+  return a == b || std::fabs(a - b) <= kTolerance * std::max(std::fabs(a), std::fabs(b));
+}
+
+bool same_attrs(const ir::Attrs& a, const ir::Attrs& b) {
+  if (a.values.size() != b.values.size()) return false;
+  for (size_t i = 0; i < a.values.size(); ++i) {
+    const double* x = std::get_if<double>(&a.values[i]);
+    const double* y = std::get_if<double>(&b.values[i]);
+    if (x && y ? !close(*x, *y) : a.values[i] != b.values[i]) return false;
+  }
+  return true;
+}
+
+// The permutation that a view is: result axis i is base axis p[i]; nothing when it is none.
+std::optional<std::vector<int>> permutation_of(const ir::View& view) {
+  std::vector<int> permutation;
+  std::vector<bool> seen(view.offsets.size(), false);
+  for (const auto& axis : view.axes) {
+    if (axis.size() != 1 || axis[0].axis < 0 || axis[0].tied || !axis[0].stride.is(1)) return std::nullopt;
+    const auto base = static_cast<size_t>(axis[0].axis);
+    if (seen[base] || !view.offsets[base].is(0)) return std::nullopt;
+    seen[base] = true;
+    permutation.push_back(axis[0].axis);
+  }
+  if (permutation.size() != seen.size()) return std::nullopt;
+  return permutation;
+}
+
+class Matcher {
+ public:
+  Matcher(const Pattern& pattern, Terms& subject) : pattern_(pattern), p_(pattern.terms()), s_(subject) {
+    found_.variables.assign(pattern.variables(), ir::kNoTerm);
+    found_.holes.assign(pattern.holes().size(), std::nullopt);
+  }
+
+  bool run(TermId root, const std::function<bool(const Match&)>& accept) {
+    return match(pattern_.root(), root, true, [&] {
+      for (TermId t : found_.variables)
+        if (t == ir::kNoTerm) return false;
+      return accept(found_);
+    });
+  }
+
+ private:
+  bool match(TermId p, TermId s, bool root, const Next& next) {
+    if (++steps_ > kMaxSteps) return false;
+    if (const int variable = pattern_.variable(p); variable >= 0) return bind(variable, s, next);
+    const Term& pattern = p_[p];
+    switch (pattern.kind) {
+      case Kind::leaf:
+      case Kind::size:
+        return false;
+      case Kind::literal:
+        return s_[s].kind == Kind::literal && number(pattern.number, s_[s].number, next);
+      case Kind::apply:
+        return match_apply(pattern, s, next);
+      case Kind::mean:
+        return s_[s].kind == Kind::mean && same_attrs(*pattern.attrs, *s_[s].attrs) &&
+               match(pattern.args[0], s_[s].args[0], false, next);
+      case Kind::sum: {
+        if (s_[s].kind != Kind::sum) return false;
+        std::vector<Factor> wanted, given;
+        for (TermId t : pattern.args) wanted.emplace_back(t, 1);
+        for (TermId t : s_[s].args) given.emplace_back(t, 1);
+        return match_all({Kind::sum, order(std::move(wanted)), std::move(given), root, &next}, 0);
+      }
+      case Kind::product:
+        return match_product(p, s, root, next);
+    }
+    return false;
+  }
+
+  bool bind(int variable, TermId s, const Next& next) {
+    TermId& bound = found_.variables[static_cast<size_t>(variable)];
+    if (bound != ir::kNoTerm) return bound == s && next();
+    if (s_[s].kind == Kind::literal || s_[s].kind == Kind::size) return false;
+    bound = s;
+    if (next()) return true;
+    found_.variables[static_cast<size_t>(variable)] = ir::kNoTerm;
+    return false;
+  }
+
+  // A number of the pattern against one of the graph.
+  bool number(double wanted, double given, const Next& next) {
+    for (size_t i = 0; i < pattern_.holes().size(); ++i) {
+      if (std::fabs(wanted - pattern_.holes()[i].stand_in) > 1e-9) continue;
+      std::optional<double>& hole = found_.holes[i];
+      if (hole) return close(*hole, given) && next();
+      hole = given;
+      if (next()) return true;
+      found_.holes[i].reset();
+      return false;
+    }
+    return close(wanted, given) && next();
+  }
+  bool is_hole(double wanted) const {
+    return std::any_of(pattern_.holes().begin(), pattern_.holes().end(),
+                       [&](const Pattern::Hole& h) { return std::fabs(wanted - h.stand_in) <= 1e-9; });
+  }
+
+  bool match_apply(const Term& pattern, TermId s, const Next& next) {
+    // A permuted variable: whatever stands there is the variable, permuted back.
+    if (pattern.op == &ir::core::view && pattern_.variable(pattern.args[0]) >= 0)
+      if (auto permutation = permutation_of(std::get<ir::View>(pattern.attrs->values[0]))) {
+        const std::optional<Shape> shape = shape_of(s);
+        if (!shape || shape->size() != permutation->size()) return false;
+        std::vector<int> inverse(permutation->size());
+        for (size_t i = 0; i < inverse.size(); ++i)
+          inverse[static_cast<size_t>((*permutation)[i])] = static_cast<int>(i);
+        return match(pattern.args[0], s_.view(s, ir::transpose_view(*shape, inverse)), false, next);
+      }
+    const Term subject = s_[s];
+    if (subject.kind != Kind::apply || subject.op != pattern.op || subject.args.size() != pattern.args.size() ||
+        !same_attrs(*pattern.attrs, *subject.attrs))
+      return false;
+    if (match_args(pattern, subject.args, 0, next)) return true;
+    if (!pattern.op->commutative || subject.args.size() != 2) return false;
+    return match_args(pattern, {subject.args[1], subject.args[0]}, 0, next);
+  }
+
+  bool match_args(const Term& pattern, const std::vector<TermId>& args, size_t i, const Next& next) {
+    if (i == args.size()) return next();
+    if ((pattern.args[i] == ir::kNoTerm) != (args[i] == ir::kNoTerm)) return false;
+    auto rest = [&, i] { return match_args(pattern, args, i + 1, next); };
+    return args[i] == ir::kNoTerm ? rest() : match(pattern.args[i], args[i], false, rest);
+  }
+
+  std::optional<Shape> shape_of(TermId s) const {
+    const Term& term = s_[s];
+    if (term.kind == Kind::apply && term.op == &ir::core::view)
+      return std::get<ir::View>(term.attrs->values[0]).shape();
+    if (s_.values(s).empty()) return std::nullopt;
+    return s_.shape(s_.values(s)[0]);
+  }
+
+  bool match_product(TermId p, TermId s, bool root, const Next& next) {
+    auto [wanted_number, wanted] = p_.factors(p);
+    auto [given_number, given] = s_.factors(s);
+    const Group group{Kind::product, order(std::move(wanted)), std::move(given), root, &next};
+    if (root && !is_hole(wanted_number)) {
+      found_.left_number = given_number / wanted_number;
+      return match_all(group, 0);
+    }
+    return number(wanted_number, given_number, [&] { return match_all(group, 0); });
+  }
+
+  struct Group {
+    Kind kind;
+    std::vector<Factor> wanted;  // variables last
+    std::vector<Factor> given;
+    bool root;
+    const Next* next;
+  };
+
+  std::vector<Factor> order(std::vector<Factor> wanted) const {
+    std::stable_sort(wanted.begin(), wanted.end(), [&](const Factor& a, const Factor& b) {
+      return (pattern_.variable(a.first) >= 0) < (pattern_.variable(b.first) >= 0);
+    });
+    return wanted;
+  }
+
+  // Finds a partner among group.given for each of wanted from `i` on.
+  bool match_all(const Group& group, size_t i) {
+    if (i == group.wanted.size()) {
+      if (group.given.empty()) return (*group.next)();
+      if (!group.root) return false;
+      return with_leftovers(group);
+    }
+    const auto [wanted, exponent] = group.wanted[i];
+    for (size_t j = 0; j < group.given.size(); ++j) {
+      if (group.given[j].second != exponent) continue;
+      Group rest = group;
+      rest.given.erase(rest.given.begin() + static_cast<ptrdiff_t>(j));
+      if (match(wanted, group.given[j].first, false, [&] { return match_all(rest, i + 1); })) return true;
+    }
+    // Inside, the last variable takes all that is left.
+    if (group.root || i + 1 != group.wanted.size() || group.given.size() < 2 || exponent != 1) return false;
+    if (pattern_.variable(wanted) < 0) return false;
+    std::vector<TermId> addends;
+    for (const Factor& f : group.given) addends.push_back(f.first);
+    const TermId rest = group.kind == Kind::sum ? s_.sum(std::move(addends)) : s_.product(1, group.given);
+    return !s_.values(rest).empty() && match(wanted, rest, false, *group.next);
+  }
+
+  bool with_leftovers(const Group& group) {
+    if (group.kind == Kind::product) {
+      found_.left_factors = group.given;
+    } else {
+      for (const Factor& f : group.given) found_.left_addends.push_back(f.first);
+    }
+    if ((*group.next)()) return true;
+    found_.left_factors.clear();
+    found_.left_addends.clear();
+    return false;
+  }
+
+  const Pattern& pattern_;
+  const Terms& p_;
+  Terms& s_;
+  Match found_;
+  int steps_ = 0;
+};
+
+}  // namespace
+
+Pattern::Pattern(ir::Graph graph, std::vector<int> operands, std::vector<Hole> holes, bool pull_scalars)
+    : graph_(std::move(graph)),
+      operands_(std::move(operands)),
+      holes_(std::move(holes)),
+      terms_(graph_, pull_scalars),
+      size_(0) {
+  for (ir::NodeId n = 0; n < graph_.node_count(); ++n) size_ += graph_.node(n).op != &ir::core::constant;
+}
+
+int Pattern::variable(TermId t) const {
+  if (terms_[t].kind != Kind::leaf) return -1;
+  const auto found = std::find(graph_.inputs.begin(), graph_.inputs.end(), terms_[t].leaf);
+  return found == graph_.inputs.end() ? -1 : static_cast<int>(found - graph_.inputs.begin());
+}
+
+bool match(const Pattern& pattern, Terms& subject, TermId root, const std::function<bool(const Match&)>& accept) {
+  return Matcher(pattern, subject).run(root, accept);
+}
+
+}  // namespace tessera::passes

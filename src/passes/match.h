@@ -1,0 +1,57 @@
+// Matching of patterns against the terms of a graph.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "ir/terms.h"
+
+namespace tessera::passes {
+
+// A formula over variables, normalised as graphs are.
+class Pattern {
+ public:
+  // A number that stands for an attribute: whatever stands at its place is the attribute.
+  struct Hole {
+    double stand_in;
+    int attr;
+  };
+
+  // `graph` has one input a present operand and one output; `operands` says which operand each input is.
+  Pattern(ir::Graph graph, std::vector<int> operands, std::vector<Hole> holes, bool pull_scalars);
+  Pattern(Pattern&&) = delete;  // terms_ refers to graph_
+
+  const ir::Terms& terms() const { return terms_; }
+  ir::TermId root() const { return terms_.of(graph_.outputs[0]); }
+  const std::vector<Hole>& holes() const { return holes_; }
+  size_t variables() const { return operands_.size(); }
+  int operand(size_t variable) const { return operands_[variable]; }
+  // The variable that a term is; -1 for any other term.
+  int variable(ir::TermId t) const;
+  // Operators that the pattern holds: of two that fit, the larger is the better one.
+  int size() const { return size_; }
+
+ private:
+  ir::Graph graph_;
+  std::vector<int> operands_;
+  std::vector<Hole> holes_;
+  ir::Terms terms_;
+  int size_;
+};
+
+struct Match {
+  std::vector<ir::TermId> variables;         // what each variable is; never kNoTerm
+  std::vector<std::optional<double>> holes;  // parallel to Pattern::holes()
+  double left_number = 1;                    // a product's root: what is left outside
+  std::vector<ir::Terms::Factor> left_factors;
+  std::vector<ir::TermId> left_addends;  // a sum's root
+};
+
+// Calls accept with the ways in which `subject` contains the pattern as its root, until one is accepted. Inner values
+// match whole; the root of a sum or product may leave others outside. `subject` may make new terms.
+bool match(const Pattern& pattern, ir::Terms& subject, ir::TermId root,
+           const std::function<bool(const Match&)>& accept);
+
+}  // namespace tessera::passes
