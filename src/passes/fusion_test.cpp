@@ -61,6 +61,7 @@ std::vector<double> run(const ir::Graph& graph, std::span<const ir::RefValue> in
 
 // Optimises the graph, compares what it computes, and returns its operators.
 std::string optimised(const std::function<X(Builder&)>& write) {
+  generator.seed(7);  // so that each test is the same alone and among others
   ir::Graph graph = make(write);
   std::vector<ir::RefValue> inputs;
   for (ir::ValueId v : graph.inputs) {
@@ -234,7 +235,7 @@ const std::vector<Case>& cases() {
        [](Builder& b) {
          Dim n = b.dims().symbol("n");
          X q = input(b, {2, n, 12}, "q"), k = input(b, {2, n, 12}, "k"), v = input(b, {2, n, 12}, "v");
-         X mask = (1.0 - cast(cast(input(b, {2, 1, 1, n}, "m"), DType::i64), DType::f32)) * -10000.0;
+         X mask = (1.0 - cast(cast(input(b, {2, 1, 1, n}, "m"), DType::i64), DType::f32)) * -10.0;
          X heads = transpose(split_heads(q, 3, 4), {0, 2, 1, 3});
          X keys = transpose(split_heads(k, 3, 4), {0, 2, 3, 1});
          X p = softmax(matmul(heads, keys) / 2.0 + mask);
