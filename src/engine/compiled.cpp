@@ -4,6 +4,8 @@
 #include "compile/decompose.h"
 #include "compile/lower.h"
 #include "engine/host.h"
+#include "passes/driver.h"
+#include "plan/kernel_desc.h"
 #include "runtime/session.h"
 
 namespace tessera::engine {
@@ -56,15 +58,26 @@ Result<std::unique_ptr<const Executable>> make(std::shared_ptr<const plan::Plan>
   return std::make_unique<Compiled>(std::move(made), nodes);
 }
 
-Result<compile::Lowered> lower(const ir::Graph& graph) {
-  TESSERA_ASSIGN(const ir::Graph expanded, compile::decompose(graph));
+// The graph after the passes.
+Result<ir::Graph> optimise(const ir::Graph& graph, const CompileOptions& options) {
+  ir::Graph optimised = graph.clone();
+  passes::PipelineOptions pipeline;
+  pipeline.level = options.optimisation;
+  pipeline.targets = [](const ir::OpDef& op) { return !plan::rules_for(op.name).empty(); };
+  TESSERA_TRY(passes::run_pipeline(optimised, pipeline));
+  return optimised;
+}
+
+Result<compile::Lowered> lower(const ir::Graph& optimised) {
+  TESSERA_ASSIGN(const ir::Graph expanded, compile::decompose(optimised));
   return compile::lower(expanded);
 }
 
 }  // namespace
 
-Result<plan::Plan> compile_plan(const ir::Graph& graph, const CompileOptions&) {
-  TESSERA_ASSIGN(compile::Lowered lowered, lower(graph));
+Result<plan::Plan> compile_plan(const ir::Graph& graph, const CompileOptions& options) {
+  TESSERA_ASSIGN(const ir::Graph optimised, optimise(graph, options));
+  TESSERA_ASSIGN(compile::Lowered lowered, lower(optimised));
   embed_host_graphs(lowered.host_graphs, lowered.plan);
   return std::move(lowered.plan);
 }
@@ -75,13 +88,14 @@ Result<std::unique_ptr<const Executable>> run_plan(std::shared_ptr<const plan::P
 }
 
 Result<std::unique_ptr<const Executable>> compile(const ir::Graph& graph, const CompileOptions& options) {
-  TESSERA_ASSIGN(compile::Lowered lowered, lower(graph));
+  TESSERA_ASSIGN(const ir::Graph optimised, optimise(graph, options));
+  TESSERA_ASSIGN(compile::Lowered lowered, lower(optimised));
   auto plan = std::make_shared<const plan::Plan>(std::move(lowered.plan));
   auto graphs = std::make_shared<std::vector<ir::Graph>>(std::move(lowered.host_graphs));
   const auto host = [plan, graphs](const plan::HostOp& op) -> Result<std::unique_ptr<runtime::HostFunction>> {
     return host_function(std::move((*graphs)[static_cast<size_t>(&op - plan->host_ops.data())]));
   };
-  return make(plan, options, host, count_nodes(graph));
+  return make(plan, options, host, count_nodes(optimised));
 }
 
 }  // namespace tessera::engine

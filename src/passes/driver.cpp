@@ -5,6 +5,7 @@
 
 #include "base/result.h"
 #include "ir/core_ops.h"
+#include "ir/verifier.h"
 #include "passes/pipeline.h"
 #include "passes/rules.h"
 
@@ -13,6 +14,13 @@ namespace {
 
 // Every sweep shrinks the graph or raises it to larger operators; real graphs settle after two or three.
 constexpr int kMaxSweeps = 64;
+
+// Debug builds check every rule about graphs after each pass.
+#ifdef NDEBUG
+constexpr bool kDebug = false;
+#else
+constexpr bool kDebug = true;
+#endif
 
 int64_t count_nodes(const ir::Graph& graph) {
   int64_t count = 0;
@@ -96,6 +104,9 @@ Result<PassReport> run_pipeline(ir::Graph& graph, const PipelineOptions& options
     const auto start = std::chrono::steady_clock::now();
     const size_t before = driver.report.journal.size();
     TESSERA_TRY(driver.run(pass, graph));
+    if (kDebug && driver.report.journal.size() > before)
+      if (Status valid = ir::verify(graph, {.nodes = {}, .outer = {}, .nested = false}); !valid)
+        return tl::unexpected<Error>(std::move(valid.error()).within(fmt::format("after pass '{}'", pass.name)));
     const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
     driver.report.stages.push_back(
         {pass.name, elapsed.count(), count_nodes(graph), static_cast<int64_t>(driver.report.journal.size() - before)});

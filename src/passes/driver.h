@@ -15,8 +15,10 @@ struct PipelineOptions {
   bool strict = false;                       // only rewrites that keep every bit
   int64_t stop_after = -1;                   // accepted rewrites; negative: no limit
   int64_t fold_elements = int64_t{1} << 20;  // the most elements of operands and results of one folded node
-  std::vector<std::string> disable = {};     // names of passes and rules
-  std::string dump_after = {};               // a pass, or "all"; shown through `dump`
+  // The composites worth having, those with a kernel; all when empty.
+  std::function<bool(const ir::OpDef&)> targets = {};
+  std::vector<std::string> disable = {};  // names of passes and rules
+  std::string dump_after = {};            // a pass, or "all"; shown through `dump`
   std::function<void(std::string_view pass, const ir::Graph&)> dump = {};
 
   bool disabled(std::string_view name) const;

@@ -270,8 +270,11 @@ const Patterns& all_patterns() {
 
 Result<std::vector<ir::Edit>> fuse(ir::Graph& graph, const PassContext& context) {
   if (context.options.strict) return std::vector<ir::Edit>();  // a formula in another order rounds elsewhere
-  return sweep_with(
-      graph, all_patterns(), [&](const Rule& rule) { return !context.options.disabled(rule.name); }, context.limit);
+  const PipelineOptions& options = context.options;
+  auto enabled = [&](const Rule& rule) {
+    return !options.disabled(rule.name) && (!options.targets || options.targets(*rule.op));
+  };
+  return sweep_with(graph, all_patterns(), enabled, context.limit);
 }
 
 }  // namespace tessera::passes
