@@ -202,7 +202,13 @@ Result<ValueId> RoutineWriter::copied(ir::ValueId value, PendingView& view) {
   TESSERA_ASSIGN(v.shape, exprs(type->shape));
   view.copied = out_.add_value(std::move(v));
   const ValueId operands[] = {from}, results[] = {view.copied};
-  add_step(plan::StepKind::kernel, out_.add_list(operands), results, view.node).op = shared_.kernel(*rule);
+  plan::Attr shape;
+  shape.list = out_.values[view.copied].shape;
+  plan::Step& step = add_step(plan::StepKind::kernel, out_.add_list(operands), results, view.node);
+  step.op = shared_.kernel(*rule);
+  step.attrs = static_cast<uint32_t>(out_.attrs.size());
+  step.n_attrs = 1;
+  out_.attrs.push_back(shape);
   return view.copied;
 }
 

@@ -83,11 +83,23 @@ Status Executor::enter(const Active& a, std::span<const Value* const> inputs, co
     TESSERA_TRY(plan::check_inputs(a.routine, sizes, inputs));
     TESSERA_TRY(check_guards(a, sizes));
     TESSERA_ASSIGN(plan::Instance made, plan::instantiate(shared_.prepared, a.index, symbols, std::move(sizes)));
+    if (shared_.check) TESSERA_TRY(check_steps(a, made));
     f.instance = std::make_shared<const plan::Instance>(std::move(made));
     shared_.instances.insert(a.index, f.instance);
   }
   f.symbols = std::move(symbols);
   f.sizes = &f.instance->sizes;
+  return {};
+}
+
+Status Executor::check_steps(const Active& a, const plan::Instance& instance) {
+  for (uint32_t s = 0; s < a.routine.steps.size(); ++s) {
+    if (!instance.checked[s]) continue;
+    const Step& step = a.routine.steps[s];
+    const kernels::Args& args = a.frame.call.build(a.routine, step, instance.sizes, [](ValueId) { return nullptr; });
+    if (Status right = shared_.check(plan_.kernels[step.op].op, args); !right)
+      return tl::unexpected(std::move(right).error().within("checking " + describe(plan_, step)));
+  }
   return {};
 }
 
@@ -192,6 +204,7 @@ Status Executor::run_kernel(const Active& a, uint32_t s) {
   }
   const plan::Lifetimes& l = a.prepared.lifetimes;
   kernels::Args& args = f.call.build(a.routine, step, *f.sizes, [&](ValueId v) { return f.memory[l.owner[v]]; });
+  if (late && shared_.check) TESSERA_TRY(shared_.check(plan_.kernels[step.op].op, args));
   if (kernel.entry->scratch != nullptr) {
     if (late) TESSERA_TRY(grow(f.scratch, kernel.entry->scratch(args)));
     args.scratch = f.scratch.data();

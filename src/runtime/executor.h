@@ -23,6 +23,7 @@ struct Shared {
   std::shared_ptr<ThreadPool> pool;
   kernels::Parallel parallel = {};
   int64_t max_iterations = 0;
+  StepChecker check;  // may be empty
   mutable InstanceCache instances;
 
   explicit Shared(size_t cached_shapes) : instances(cached_shapes) {}
@@ -51,6 +52,7 @@ class Executor {
   Status place_outputs(const Active& a, std::span<const Value* const> inputs, std::span<const Tensor> buffers);
   Status check_guards(const Active& a, const plan::Sizes& sizes);
   Status check_stop() const;
+  Status check_steps(const Active& a, const plan::Instance& instance);
   Status run_step(const Active& a, uint32_t s);
   Status run_kernel(const Active& a, uint32_t s);
   Status run_host(const Active& a, uint32_t s);

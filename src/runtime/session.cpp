@@ -62,6 +62,7 @@ Result<std::unique_ptr<Session>> Session::make(std::shared_ptr<const plan::Plan>
     shared.constants.push_back(std::move(usable));
   }
   shared.max_iterations = options.max_iterations;
+  shared.check = std::move(options.check);
   shared.pool = std::move(options.pool);
   if (shared.pool == nullptr)
     shared.pool = std::make_shared<ThreadPool>(options.threads > 0 ? options.threads : usable_cores());

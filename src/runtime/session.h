@@ -14,13 +14,17 @@
 
 namespace tessera::kernels {
 class KernelSet;
-}
+struct Args;
+}  // namespace tessera::kernels
 
 namespace tessera {
 class ThreadPool;
 }
 
 namespace tessera::runtime {
+
+// Whether a kernel may be called so: the shapes of its operands and results and its attributes, without data.
+using StepChecker = std::function<Status(std::string_view op, const kernels::Args& args)>;
 
 struct SessionOptions {
   int threads = 0;                              // 0: as many as the container gives
@@ -32,6 +36,9 @@ struct SessionOptions {
   // Told of each constant that had to be copied because its memory is not aligned to its elements: the source is read
   // no more, and its pages may be given back.
   std::function<void(const void* data, size_t bytes)> release_source = {};
+  // Asked about each kernel call, once for all runs of the same sizes: for plans that come from files, whose shapes may
+  // contradict each other. Kernels trust their shapes.
+  StepChecker check = {};
 };
 
 struct RunOptions {
