@@ -3,6 +3,7 @@
 #include "base/result.h"
 #include "compile/decompose.h"
 #include "compile/lower.h"
+#include "engine/check_step.h"
 #include "engine/host.h"
 #include "passes/driver.h"
 #include "plan/kernel_desc.h"
@@ -54,6 +55,7 @@ Result<std::unique_ptr<const Executable>> make(std::shared_ptr<const plan::Plan>
   session.pool = options.pool;
   session.host = std::move(host);
   session.release_source = options.release_source;
+  session.check = check_step;
   TESSERA_ASSIGN(std::unique_ptr<runtime::Session> made, runtime::Session::make(std::move(plan), std::move(session)));
   return std::make_unique<Compiled>(std::move(made), nodes);
 }
