@@ -55,7 +55,7 @@ Result<std::unique_ptr<const Executable>> make(std::shared_ptr<const plan::Plan>
   session.pool = options.pool;
   session.host = std::move(host);
   session.release_source = options.release_source;
-  session.check = check_step;
+  if (nodes < 0) session.check = check_step;  // the plan comes from a file
   TESSERA_ASSIGN(std::unique_ptr<runtime::Session> made, runtime::Session::make(std::move(plan), std::move(session)));
   return std::make_unique<Compiled>(std::move(made), nodes);
 }
