@@ -118,9 +118,11 @@ Result<TypeRef> TextReader::type_at(int depth) {
     return context.type(std::move(made));
   }
   if (lexer.accept("state")) made.kind = Kind::state;
+  if (lexer.accept("nothing")) made.kind = Kind::nothing;
   if (lexer.peek().kind != TokenKind::word || !parse_dtype(lexer.peek().text, made.dtype))
     return lexer.expected("a type");
   Token dtype = lexer.take();
+  if (made.kind == Kind::nothing) return context.type(std::move(made));
   if (!lexer.accept("[")) return lexer.expected(fmt::format("'[' and the sizes of {}", dtype.text));
   if (lexer.accept("*")) {
     made.ranked = false;
