@@ -160,6 +160,17 @@ class Run(Folder):
         self.fails(5, "E0102", "run", self.model, "--input", f"x={self.x}", "--output-dir", self.x)
         self.assertEqual(sorted(os.listdir(self.folder)), ["model.onnx", "x.npy"])
 
+    def test_sizes_that_break_an_assumption_of_the_general_plan(self):
+        model = self.write("sum.onnx", ox.model(ox.graph(
+            [ox.node("Add", ["x", "y"], ["z"])],
+            [ox.value_info("x", ox.FLOAT, ["n"]), ox.value_info("y", ox.FLOAT, ["m"])],
+            [ox.value_info("z", ox.FLOAT, ["k"])])))
+        for n, m in ((4, 4), (4, 1), (1, 5)):
+            for mode in ((), ("--reference",)):
+                answer = self.json_of("run", model, "--input", f"x=random:{n}", "--input", f"y=random:{m}", *mode)
+                self.assertEqual(answer["outputs"][0]["shape"], [max(n, m)])
+        self.fails(3, "E0312", "run", model, "--input", "x=random:3", "--input", "y=random:4")
+
     def test_empty_batch(self):
         answer = self.json_of("run", self.model, "--input", "x=random:0,3")
         self.assertEqual(answer["outputs"][0]["shape"], [0, 2])
