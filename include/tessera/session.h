@@ -83,7 +83,8 @@ struct RunOptions {
   const std::atomic<bool>* stop = nullptr;  // once it is true the run ends with E0504
 };
 
-// Facts about a session, and about the last run that finished. Words as in docs/measures.md.
+// Facts about a session, and about the last run that finished. The live-set bound is the most bytes of intermediates
+// and outputs that live in one step: no arena can be smaller.
 struct SessionStatistics {
   std::string isa;  // of the kernels that run; "reference" for the interpreter
   int threads = 1;

@@ -8,19 +8,17 @@
 
 namespace tessera::engine {
 
-// |actual - expected| <= max(absolute, of_largest * max|expected|) + relative * |expected|, element by element; NaN
-// equals NaN, and infinities only themselves. All 0: the elements must be equal.
+// |actual - expected| <= absolute + relative * |expected|, element by element; NaN equals NaN, and infinities only
+// themselves. Both 0: the elements must be equal. In f32, where the terms of a sum cancel, as much is allowed as the
+// last places of the largest element.
 struct Tolerance {
   double relative = 0;
   double absolute = 0;
-  double of_largest = 0;
 };
 
-// What ONNX's own runner allows (rtol 1e-3, atol 1e-7) where the type can hold that much; half a unit in the last place
-// of the largest element, which is what sums of such elements that should cancel leave behind in any order of summation
-// (the expected values of inverse transforms hold such remains, not zeros); a little more than the last bits of
-// narrower types; nothing for integers, booleans and strings, nor for the types of fewer than 16 bits, whose values are
-// only ever made by one rounding.
+// What ONNX's own runner allows (rtol 1e-3, atol 1e-7) where the type can hold that much; a little more than the last
+// bits of narrower types; nothing for integers, booleans and strings, nor for the types of fewer than 16 bits, whose
+// values are only ever made by one rounding.
 Tolerance conformance_tolerance(DType dtype);
 
 // How far apart two tensors of one shape are.
