@@ -78,7 +78,8 @@ Status eval_branch(Eval& e) {
 Status infer_loop(Infer& infer) {
   const Graph& body = infer.regions[0];
   size_t carried = static_cast<size_t>(infer.attrs.integer("carried"));
-  if (body.inputs.size() != infer.operands.size() || body.outputs.size() < carried + 1)
+  if (body.inputs.size() != infer.operands.size() || body.outputs.empty() || body.inputs.size() < 2 ||
+      carried > body.inputs.size() - 2 || carried > body.outputs.size() - 1)
     return fail(Code::arity, "loop: {} operands for a body of {} inputs and {} results", infer.operands.size(),
                 body.inputs.size(), body.outputs.size());
   for (size_t i = 0; i < carried; ++i) {
@@ -163,9 +164,16 @@ Status infer_scan(Infer& infer) {
   size_t carried = static_cast<size_t>(infer.attrs.integer("carried")),
          sliced = static_cast<size_t>(infer.attrs.integer("sliced"));
   TESSERA_TRY(check_region(infer, body, infer.operands, "body"));
-  if (sliced == 0 || carried + sliced > infer.operands.size() || body.outputs.size() < carried)
+  if (sliced == 0 || carried > infer.operands.size() || sliced > infer.operands.size() - carried ||
+      body.outputs.size() < carried)
     return fail(Code::arity, "scan: {} carried and {} sliced values do not fit {} operands", carried, sliced,
                 infer.operands.size());
+  for (size_t i = carried; i < carried + sliced; ++i) {
+    TypeRef type = infer.operands[i];
+    if (type == nullptr || !type->is_tensor() || type->shape.empty())
+      return fail(Code::rank_mismatch, "scan: sliced operand {} is {}, which has no first axis", i - carried,
+                  type != nullptr ? to_string(*type) : "absent");
+  }
   Dim trips = infer.shape(static_cast<int>(carried))[0];
   for (size_t i = 1; i < sliced; ++i)
     TESSERA_TRY(
