@@ -193,7 +193,7 @@ template <class S>
 S combine(std::string_view how, const S& old, const S& update) {
   if (how == "add") return old + update;
   if constexpr (std::is_same_v<S, Int>) {
-    if (how == "mul") return static_cast<Int>(static_cast<UInt>(old) * static_cast<UInt>(update));
+    if (how == "mul") return multiply(old, update);
   } else {
     if (how == "mul") return old * update;
   }

@@ -123,9 +123,6 @@ Status arithmetic(Eval& e, FR real, FI integer, FD dim) {
   return map2<Dim, Dim>(e, e.in(0).dtype, dim);
 }
 
-// Exact below 2^127; past it the low bits, which are all that a 64-bit result keeps.
-Int multiply(Int a, Int b) { return static_cast<Int>(static_cast<UInt>(a) * static_cast<UInt>(b)); }
-
 Result<Int> zero_divisor() { return fail(Code::value_invalid, "an integer is divided by zero"); }
 Result<Dim> undecided_dim() { return fail(Code::value_invalid, "the sizes do not decide this"); }
 bool not_negative(Dim d) { return d.is_const() ? d.value() >= 0 : d.table()->bounds(d).lo >= 0; }

@@ -45,8 +45,6 @@ Status fold(Eval& e, S initial, F f) {
   return {};
 }
 
-Int multiply(Int a, Int b) { return static_cast<Int>(static_cast<UInt>(a) * static_cast<UInt>(b)); }
-
 Status eval_reduce_sum(Eval& e) {
   switch (e.in(0).data.index()) {
     case 0:

@@ -15,6 +15,9 @@ using ir::Eval;
 using ir::Int;
 __extension__ typedef unsigned __int128 UInt;
 
+// Exact below 2^127; past it the low bits, which are all that a 64-bit result keeps.
+inline Int multiply(Int a, Int b) { return static_cast<Int>(static_cast<UInt>(a) * static_cast<UInt>(b)); }
+
 // Row-major strides of `shape` in elements.
 inline std::vector<int64_t> strides_of(const Dims& shape) {
   std::vector<int64_t> strides(shape.size(), 1);
