@@ -5,8 +5,10 @@
 #include "compile/lower.h"
 #include "engine/check_step.h"
 #include "engine/host.h"
+#include "kernels/dispatch.h"
 #include "passes/driver.h"
 #include "plan/kernel_desc.h"
+#include "plan/pack.h"
 #include "runtime/session.h"
 
 namespace tessera::engine {
@@ -75,11 +77,21 @@ Result<compile::Lowered> lower(const ir::Graph& optimised) {
   return compile::lower(expanded);
 }
 
+Status pack(plan::Plan& plan, const CompileOptions& options) {
+  TESSERA_ASSIGN(const kernels::KernelSet* kernels, kernels::chosen_set());
+  const kernels::Parallel parallel =
+      options.pool != nullptr ? runtime::parallel_of(*options.pool) : kernels::Parallel();
+  return plan::pack_constants(
+      plan, *kernels,
+      {.parallel = options.pool != nullptr ? &parallel : nullptr, .release_source = options.release_source});
+}
+
 }  // namespace
 
 Result<plan::Plan> compile_plan(const ir::Graph& graph, const CompileOptions& options) {
   TESSERA_ASSIGN(const ir::Graph optimised, optimise(graph, options));
   TESSERA_ASSIGN(compile::Lowered lowered, lower(optimised));
+  TESSERA_TRY(pack(lowered.plan, options));
   embed_host_graphs(lowered.host_graphs, lowered.plan);
   return std::move(lowered.plan);
 }
@@ -92,6 +104,7 @@ Result<std::unique_ptr<const Executable>> run_plan(std::shared_ptr<const plan::P
 Result<std::unique_ptr<const Executable>> compile(const ir::Graph& graph, const CompileOptions& options) {
   TESSERA_ASSIGN(const ir::Graph optimised, optimise(graph, options));
   TESSERA_ASSIGN(compile::Lowered lowered, lower(optimised));
+  TESSERA_TRY(pack(lowered.plan, options));
   auto plan = std::make_shared<const plan::Plan>(std::move(lowered.plan));
   auto graphs = std::make_shared<std::vector<ir::Graph>>(std::move(lowered.host_graphs));
   const auto host = [plan, graphs](const plan::HostOp& op) -> Result<std::unique_ptr<runtime::HostFunction>> {

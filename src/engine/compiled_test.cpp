@@ -7,6 +7,7 @@
 #include "ir/builder.h"
 #include "ir/core_ops.h"
 #include "ir/interpreter.h"
+#include "kernels/dispatch.h"
 #include "ops/ops.h"
 #include "tensor/scalar.h"
 
@@ -218,6 +219,44 @@ TEST_F(CompiledGraph, BrokenAssumptionsAreTold) {
   auto got = (*compiled)->run(std::vector<Value>{numbers(DType::f32, {5})}, {}, report);
   ASSERT_TRUE(got.has_value());
   EXPECT_EQ(report.failed_assumption, "the plan assumes n <= 4");
+}
+
+TEST_F(CompiledGraph, WeightsArePackedOnceAndTheirSourceIsReleased) {
+  const X x = input({symbol("n"), 8});
+  const Tensor weights = numbers(DType::f32, {8, 20}, -2, 0.03);  // [K, N], as MatMul has them
+  const X w = b.constant(weights);
+  const int swap[] = {1, 0};
+  const X transposed = b.view(w, ir::transpose_view(w.shape(), swap));
+  // Twice the same product, and one of half of the weights: two packed forms of one constant.
+  const X half = b.view(transposed, ir::slice_view(transposed.shape(), 0, 10, 1, 10));
+  outputs({b.add1(ops::linear_op, {x, transposed}), b.add1(ops::linear_op, {x, half}),
+           b.add1(ops::linear_op, {b.add1(ops::neg_op, {x}), transposed})});
+  std::vector<const void*> released;
+  CompileOptions options;
+  options.optimisation = 0;  // views of constants stay views
+  options.release_source = [&](const void* data, size_t) { released.push_back(data); };
+  auto plan = compile_plan(graph, options);
+  ASSERT_TRUE(plan.has_value()) << plan.error().to_string();
+  EXPECT_EQ(released, std::vector<const void*>{weights.data()});
+  EXPECT_EQ(plan->isa, kernels::chosen_set().value()->isa());
+  size_t packed = 0;
+  for (const plan::Value& value : plan->main().values)
+    packed += value.packed && plan->constants[value.index].bytes() > 0;
+  EXPECT_EQ(packed, 3u);                  // operands
+  EXPECT_EQ(plan->constants.size(), 3u);  // nothing, and the two forms
+  check({{numbers(DType::f32, {3, 8})}, {numbers(DType::f32, {1, 8})}, {numbers(DType::f32, {50, 8})}});
+
+  // Kernels of another instruction set, or constants of other sizes, must not read them.
+  plan::Plan other = *plan;
+  other.isa = "other";
+  const auto refused = run_plan(std::make_shared<const plan::Plan>(other), {});
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, Code::artifact_isa);
+  other = *plan;
+  other.constants.back() = Tensor::make(DType::u8, {8}).value();
+  const auto corrupt = run_plan(std::make_shared<const plan::Plan>(other), {});
+  ASSERT_FALSE(corrupt.has_value());
+  EXPECT_EQ(corrupt.error().code, Code::plan_invalid);
 }
 
 }  // namespace

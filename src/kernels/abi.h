@@ -65,11 +65,27 @@ using Fn = int (*)(const Args&) noexcept;
 // Bytes of scratch that a call with these views needs (data pointers are null).
 using ScratchFn = size_t (*)(const Args&) noexcept;
 
-// One kernel of a family. `scratch` is null when it needs none.
+// A constant operand to be laid out once as its kernel wants to read it: an operand whose layout in the table is
+// `packed`. A call then sees the operand's shape, row-major strides, and the packed bytes as its data.
+struct PackArgs {
+  const View* operand;  // any strides; its data need not be aligned to its elements, as it may lie in a file
+  int index;            // which operand of the kernel it is
+  const Attr* attrs;    // those of the step
+  int n_attrs;
+  const Parallel* parallel;  // null: one thread
+};
+// Bytes of the packed operand; depends on its shape, its type and the attributes only (its data may be null).
+using PackedSizeFn = size_t (*)(const PackArgs&) noexcept;
+// Writes all of them. `out` is 64-byte aligned and zeroed.
+using PackFn = void (*)(const PackArgs&, void* out) noexcept;
+
+// One kernel of a family. `scratch` is null when it needs none, the other two when no operand is packed.
 struct KernelEntry {
   const char* name;  // as in table.def
   Fn fn;
   ScratchFn scratch;
+  PackedSizeFn packed_size = nullptr;
+  PackFn pack = nullptr;
 };
 
 // What an object of one family and one instruction set exports.

@@ -11,8 +11,10 @@
 namespace tessera::passes {
 namespace {
 
-// Larger constants are equal only when they are the same memory: reading weights would page in the whole model.
-constexpr size_t kComparedBytes = 4096;
+// Of larger constants only the two ends are hashed, a page each, and the rest is read where those agree: reading all
+// weights would bring the whole model into memory.
+constexpr size_t kHashedBytes = 65536;
+constexpr size_t kEnd = 4096;
 
 const Tensor& tensor_of(const ir::Graph& graph, ir::NodeId n) {
   return graph.context().constant(static_cast<uint32_t>(std::get<int64_t>(graph.node(n).attrs->values[0])));
@@ -21,8 +23,9 @@ const Tensor& tensor_of(const ir::Graph& graph, ir::NodeId n) {
 bool same_tensor(const Tensor& a, const Tensor& b) {
   if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
   if (a.dtype() == DType::string) return a.strings() == b.strings();
-  if (a.data() == b.data()) return true;
-  return a.bytes() <= kComparedBytes && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
+  if (a.bytes() != b.bytes()) return false;
+  if (a.data() == b.data() || a.bytes() == 0) return true;
+  return std::memcmp(a.data(), b.data(), a.bytes()) == 0;
 }
 
 uint64_t mix(uint64_t seed, uint64_t value) { return (seed ^ value) * 0x9e3779b97f4a7c15u + (seed >> 29); }
@@ -57,9 +60,12 @@ class Table {
     if (node.op == &ir::core::constant) {
       const Tensor& tensor = tensor_of(graph_, n);
       seed = mix(seed, static_cast<uint64_t>(tensor.dtype()));
-      if (tensor.dtype() != DType::string && tensor.bytes() <= kComparedBytes)
-        return mix(seed, std::hash<std::string_view>()({static_cast<const char*>(tensor.data()), tensor.bytes()}));
-      return mix(seed, tensor.bytes());
+      seed = mix(seed, tensor.bytes());
+      if (tensor.dtype() == DType::string) return seed;
+      const std::string_view bytes(static_cast<const char*>(tensor.data()), tensor.bytes());
+      const std::hash<std::string_view> hash;
+      if (bytes.size() <= kHashedBytes) return mix(seed, hash(bytes));
+      return mix(mix(seed, hash(bytes.substr(0, kEnd))), hash(bytes.substr(bytes.size() - kEnd)));
     }
     seed = mix(seed, reinterpret_cast<uintptr_t>(node.attrs));
     for (ir::ValueId v : operands) seed = mix(seed, v);

@@ -13,7 +13,7 @@ namespace {
 
 // Not text, and damaged by tools that rewrite line ends; as PNG's signature.
 constexpr char kMagic[8] = {'\x89', 'T', 'E', 'S', 'S', '\r', '\n', '\x1a'};
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr uint64_t kDataAlignment = 4096;    // a page: the mapping of the constants is not shared with the plan's
 constexpr uint64_t kConstantAlignment = 64;  // a cache line, and the widest vector
 

@@ -286,7 +286,7 @@ kernels::View view_of(const Routine& r, const Sizes& sizes, ValueId id, void* me
   return view;
 }
 
-kernels::Args& KernelCall::finish(const Routine& r, const Step& step, const Sizes& sizes) {
+std::span<const kernels::Attr> KernelCall::attributes(const Routine& r, const Step& step, const Sizes& sizes) {
   attrs_.clear();
   numbers_.clear();
   for (uint32_t a = 0; a < step.n_attrs; ++a)
@@ -297,6 +297,11 @@ kernels::Args& KernelCall::finish(const Routine& r, const Step& step, const Size
     attrs_.push_back({attr.i, attr.f, numbers_.data() + first, static_cast<int32_t>(attr.list.count)});
     first += attr.list.count;
   }
+  return attrs_;
+}
+
+kernels::Args& KernelCall::finish(const Routine& r, const Step& step, const Sizes& sizes) {
+  attributes(r, step, sizes);
   args_ = {};
   args_.in = in_.data();
   args_.n_in = static_cast<int>(in_.size());

@@ -98,6 +98,9 @@ class KernelCall {
     return finish(routine, step, sizes);
   }
 
+  // The attributes of a step alone; they last as long as the call and its next use.
+  std::span<const kernels::Attr> attributes(const Routine& routine, const Step& step, const Sizes& sizes);
+
  private:
   kernels::Args& finish(const Routine& routine, const Step& step, const Sizes& sizes);
   std::vector<kernels::View> in_, out_;

@@ -93,11 +93,18 @@ class RuleParser {
       else
         TESSERA_TRY(parse_types(word, rule));
       const std::string_view layout = layout_words[std::min(i, layout_words.size() - 1)];
-      if (layout != "dense" && layout != "rows" && layout != "strided") return wrong("unknown layout", layout);
-      rule.layout = layout == "dense" ? Layout::dense : layout == "rows" ? Layout::rows : Layout::strided;
+      TESSERA_ASSIGN(rule.layout, layout_of(layout));
       rules.push_back(rule);
     }
     return {};
+  }
+
+  Result<Layout> layout_of(std::string_view word) const {
+    if (word == "dense") return Layout::dense;
+    if (word == "rows") return Layout::rows;
+    if (word == "strided") return Layout::strided;
+    if (word == "packed") return Layout::packed;
+    return wrong("unknown layout", word);
   }
 
   Status parse_types(std::string_view word, OperandRule& rule) {
@@ -125,7 +132,8 @@ class RuleParser {
   std::map<char, uint32_t> letters_;
 };
 
-bool fits_side(const KernelRule& rule, bool results, OperandTypes types, std::map<char, DType>& letters) {
+bool fits_side(const KernelRule& rule, bool results, OperandTypes types, ConstantOperands constants,
+               std::map<char, DType>& letters) {
   const std::vector<OperandRule>& rules = results ? rule.results : rule.operands;
   for (size_t i = 0; i < std::max(types.size(), rules.size()); ++i) {
     const OperandRule* wanted = results ? rule.result(i) : rule.operand(i);
@@ -140,6 +148,7 @@ bool fits_side(const KernelRule& rule, bool results, OperandTypes types, std::ma
       continue;
     }
     if (wanted->presence == OperandRule::Presence::absent || (wanted->types & bit(*types[i])) == 0) return false;
+    if (wanted->layout == Layout::packed && (i >= 64 || (constants >> i & 1) == 0)) return false;
     if (wanted->letter != 0 && letters.emplace(wanted->letter, *types[i]).first->second != *types[i]) return false;
   }
   return true;
@@ -170,9 +179,9 @@ Result<KernelRule> parse_rule(std::string_view op, std::string_view kernel, std:
   return rule;
 }
 
-bool fits(const KernelRule& rule, OperandTypes operands, OperandTypes results) {
+bool fits(const KernelRule& rule, OperandTypes operands, OperandTypes results, ConstantOperands constants) {
   std::map<char, DType> letters;
-  return fits_side(rule, false, operands, letters) && fits_side(rule, true, results, letters);
+  return fits_side(rule, false, operands, constants, letters) && fits_side(rule, true, results, 0, letters);
 }
 
 std::span<const KernelRule> rules_for(std::string_view op) {
@@ -180,9 +189,10 @@ std::span<const KernelRule> rules_for(std::string_view op) {
   return found == all_rules().end() ? std::span<const KernelRule>() : std::span<const KernelRule>(found->second);
 }
 
-const KernelRule* select_kernel(std::string_view op, OperandTypes operands, OperandTypes results) {
+const KernelRule* select_kernel(std::string_view op, OperandTypes operands, OperandTypes results,
+                                ConstantOperands constants) {
   for (const KernelRule& rule : rules_for(op))
-    if (fits(rule, operands, results)) return &rule;
+    if (fits(rule, operands, results, constants)) return &rule;
   return nullptr;
 }
 

@@ -13,7 +13,12 @@ namespace tessera::plan {
 
 constexpr int kMaxKernelRank = 12;  // as kernels::kMaxRank
 
-enum class Layout : uint8_t { dense, rows, strided };  // each allows those before it
+enum class Layout : uint8_t {
+  dense,
+  rows,
+  strided,  // each allows those before it
+  packed,   // a constant, laid out once by the kernel's own function: plan/pack.h
+};
 
 // What a kernel takes in one place. The grammar stands in kernels/table.def.
 struct OperandRule {
@@ -46,13 +51,19 @@ struct KernelRule {
 // nullopt stands for an absent operand.
 using OperandTypes = std::span<const std::optional<DType>>;
 
+// Bit i: operand i is a constant. Those beyond 63 count as none.
+using ConstantOperands = uint64_t;
+constexpr ConstantOperands kAllConstant = ~uint64_t{0};
+
 // Whether the kernel takes operands and results of these types.
-bool fits(const KernelRule& rule, OperandTypes operands, OperandTypes results);
+bool fits(const KernelRule& rule, OperandTypes operands, OperandTypes results,
+          ConstantOperands constants = kAllConstant);
 
 // The lines of the table for `op`, in order; empty when there are none.
 std::span<const KernelRule> rules_for(std::string_view op);
 // The first of them that fits; nullptr when none does.
-const KernelRule* select_kernel(std::string_view op, OperandTypes operands, OperandTypes results);
+const KernelRule* select_kernel(std::string_view op, OperandTypes operands, OperandTypes results,
+                                ConstantOperands constants = 0);
 // The first of them that fits and names this kernel; nullptr when none does.
 const KernelRule* find_rule(std::string_view op, std::string_view kernel, OperandTypes operands, OperandTypes results);
 

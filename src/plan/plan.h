@@ -68,7 +68,8 @@ struct Value {
   Kind kind = Kind::tensor;
   DType dtype = DType::f32;  // sequence, optional: of the tensors inside
   Storage storage = Storage::buffer;
-  bool ranked = true;  // false: not even the rank is known before it is made (boxed values only)
+  bool ranked = true;   // false: not even the rank is known before it is made (boxed values only)
+  bool packed = false;  // constant: it lies as the kernels that read it want it, in a u8 tensor of that many bytes
   uint32_t index = 0;
   ValueId base = kNone;   // view: not itself a view, and dense. successor: a state
   ExprId offset = kNone;  // view: in elements of the base
@@ -160,6 +161,7 @@ struct Plan {
   std::vector<KernelRef> kernels;
   std::vector<HostOp> host_ops;
   std::vector<std::string> sources;  // "node 'layer3.ffn.up' (Gemm)"
+  std::string isa;                   // whose kernels the packed constants are for; empty when there are none
 
   const Routine& main() const { return routines.front(); }
 };

@@ -4,6 +4,8 @@
 #include <optional>
 
 #include "base/result.h"
+#include "plan/pack.h"
+#include "plan/sizes.h"
 #include "plan/verify.h"
 
 namespace tessera::plan {
@@ -46,16 +48,46 @@ Lifetimes lifetimes_of(const Routine& r) {
   return l;
 }
 
+// Kernels trust that packed constants have the bytes that they would have written themselves.
+Status check_packed(const Plan& plan, const Routine& r, const Step& step, const BoundKernel& kernel,
+                    std::optional<Sizes>& sizes) {
+  const auto operands = r.operands(step);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i] == kNone || !r.values[operands[i]].packed) continue;
+    if (!sizes) sizes.emplace(r, Bindings(r.symbols.size()));
+    TESSERA_ASSIGN(const size_t bytes, packed_bytes(r, step, i, *kernel.entry, *sizes));
+    const Tensor& constant = plan.constants[r.values[operands[i]].index];
+    if (constant.bytes() != bytes)
+      return fail(Code::plan_invalid, "{}: operand {} is packed in {} bytes, the kernel '{}' wants {}",
+                  describe(plan, step), i, constant.bytes(), kernel.entry->name, bytes);
+  }
+  return {};
+}
+
 }  // namespace
+
+const KernelRule* rule_of(const Plan& plan, const Routine& r, const Step& step) {
+  auto types_of = [&](std::span<const ValueId> values) {
+    std::vector<std::optional<DType>> types;
+    for (ValueId v : values) types.push_back(v == kNone ? std::nullopt : std::optional(r.values[v].dtype));
+    return types;
+  };
+  const KernelRef& ref = plan.kernels[step.op];
+  return find_rule(ref.op, ref.kernel, types_of(r.operands(step)), types_of(r.results(step)));
+}
 
 Result<Prepared> prepare(std::shared_ptr<const Plan> plan, const kernels::KernelSet& kernels) {
   TESSERA_TRY(verify(*plan));
+  if (!plan->isa.empty() && plan->isa != kernels.isa())
+    return fail(Code::artifact_isa, "the model was compiled for {} kernels, but {} kernels are to run it", plan->isa,
+                kernels.isa());
   Prepared prepared;
   for (const Routine& r : plan->routines) {
     PreparedRoutine& p = prepared.routines.emplace_back();
     p.lifetimes = lifetimes_of(r);
     p.kernels.resize(r.steps.size());
     p.symbols_of_step.resize(r.steps.size());
+    std::optional<Sizes> sizes;                             // those known without a run
     std::vector<uint32_t> made_by(r.values.size(), kNone);  // step; kNone: there from the start
     for (uint32_t s = 0; s < r.steps.size(); ++s) {
       const Step& step = r.steps[s];
@@ -63,16 +95,12 @@ Result<Prepared> prepare(std::shared_ptr<const Plan> plan, const kernels::Kernel
         if (v != kNone) made_by[v] = s;
       if (step.kind != StepKind::kernel) continue;
       const KernelRef& ref = plan->kernels[step.op];
-      auto types_of = [&](std::span<const ValueId> values) {
-        std::vector<std::optional<DType>> types;
-        for (ValueId v : values) types.push_back(v == kNone ? std::nullopt : std::optional(r.values[v].dtype));
-        return types;
-      };
-      p.kernels[s].rule = find_rule(ref.op, ref.kernel, types_of(r.operands(step)), types_of(r.results(step)));
+      p.kernels[s].rule = rule_of(*plan, r, step);
       p.kernels[s].entry = kernels.find(ref.kernel);
       if (p.kernels[s].entry == nullptr)
         return fail(Code::plan_invalid, "the kernel '{}' of {} is not in this build's {} kernels", ref.kernel,
                     describe(*plan, step), kernels.isa());
+      TESSERA_TRY(check_packed(*plan, r, step, p.kernels[s], sizes));
     }
     for (uint32_t i = 0; i < r.symbols.size(); ++i) {
       const Symbol& symbol = r.symbols[i];

@@ -41,7 +41,11 @@ struct Prepared {
   std::vector<PreparedRoutine> routines;
 };
 
-// Verifies and binds. E0603 when the plan does not verify or the set lacks a kernel.
+// The line of the kernel table that a kernel step names; null when none fits.
+const KernelRule* rule_of(const Plan& plan, const Routine& routine, const Step& step);
+
+// Verifies and binds. E0603 when the plan does not verify or the set lacks a kernel, E0604 when its constants
+// are packed for another instruction set.
 Result<Prepared> prepare(std::shared_ptr<const Plan> plan, const kernels::KernelSet& kernels);
 
 }  // namespace tessera::plan

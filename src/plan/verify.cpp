@@ -90,6 +90,8 @@ class RoutineVerifier {
     if (!in_range(v.kind, Kind::state) || !in_range(v.storage, Storage::successor) || !in_range(v.dtype, DType::string))
       return wrong("value {} is malformed", id);
     if (!are_exprs(v.shape) || v.shape.count > kMaxRank) return wrong("the shape of value {} is malformed", id);
+    if (v.packed && (v.storage != Storage::constant || bits(v.dtype) < 8))
+      return wrong("value {} cannot be packed", id);
     if (!v.ranked && v.shape.count != 0) return wrong("value {} has a shape but no rank", id);
     const bool tensor = v.kind == Kind::tensor || v.kind == Kind::state;
     const bool plain = tensor && v.ranked && v.dtype != DType::string;
@@ -110,7 +112,7 @@ class RoutineVerifier {
         if (v.base >= id) return wrong("value {} does not come after its base {}", id, v.base);
         const Value& base = r_.values[v.base];
         const bool base_plain = base.kind == Kind::tensor && base.ranked && base.dtype == v.dtype;
-        if (!plain || v.kind == Kind::state || !base_plain || base.storage == Storage::view)
+        if (!plain || v.kind == Kind::state || !base_plain || base.storage == Storage::view || base.packed)
           return wrong("value {} is no view of value {}", id, v.base);
         if (!is_expr(v.offset) || !are_exprs(v.strides) || v.strides.count != v.shape.count)
           return wrong("the strides of value {} are malformed", id);
@@ -132,11 +134,12 @@ class RoutineVerifier {
 
   Status check_constant(ValueId id, const Tensor& tensor) const {
     const Value& v = r_.values[id];
-    bool same = v.kind == Kind::tensor && v.ranked && tensor.dtype() == v.dtype &&
-                static_cast<size_t>(tensor.rank()) == v.shape.count;
+    // How many bytes a packed constant has only its kernel knows: see prepare().
+    bool same = v.kind == Kind::tensor && v.ranked && tensor.dtype() == (v.packed ? DType::u8 : v.dtype) &&
+                static_cast<size_t>(tensor.rank()) == (v.packed ? 1 : v.shape.count);
     for (uint32_t a = 0; same && a < v.shape.count; ++a) {
       const Expr& e = r_.exprs[r_.list(v.shape)[a]];
-      same = e.op == ExprOp::constant && e.value == tensor.shape()[a];
+      same = e.op == ExprOp::constant && (v.packed ? e.value >= 0 : e.value == tensor.shape()[a]);
     }
     if (!same) return wrong("value {} is not of the type of its constant", id);
     return {};
@@ -175,6 +178,7 @@ class RoutineVerifier {
       if (v == kNone) continue;
       if (v >= r_.values.size()) return wrong("step {} reads value {}, which is not there", s, v);
       if (!readable(v)) return wrong("step {} reads value {} before it is made or after it was consumed", s, v);
+      if (r_.values[v].packed && step.kind != StepKind::kernel) return wrong("step {} reads a packed constant", s);
     }
     for (ValueId v : r_.results(step)) TESSERA_TRY(define(s, step, v));
     switch (step.kind) {
@@ -227,9 +231,14 @@ class RoutineVerifier {
       return types;
     };
     const KernelRef& ref = plan_.kernels[step.op];
-    if (find_rule(ref.op, ref.kernel, types_of(r_.operands(step)), types_of(r_.results(step))) == nullptr)
+    const auto operands = r_.operands(step);
+    const KernelRule* rule = find_rule(ref.op, ref.kernel, types_of(operands), types_of(r_.results(step)));
+    if (rule == nullptr)
       return wrong("step {} calls kernel '{}' for operator '{}' with types that the kernel table does not list", s,
                    ref.kernel, ref.op);
+    for (size_t i = 0; i < operands.size(); ++i)
+      if (operands[i] != kNone && r_.values[operands[i]].packed != (rule->operand(i)->layout == Layout::packed))
+        return wrong("operand {} of step {} is packed, or should be", i, s);
     return {};
   }
 
@@ -275,7 +284,8 @@ class RoutineVerifier {
   Status check_rest() const {
     if (r_.output_names.size() != r_.outputs.size()) return wrong("outputs and their names differ in number");
     for (ValueId v : r_.outputs)
-      if (v >= r_.values.size() || !readable(v)) return wrong("value {} is given out but not there", v);
+      if (v >= r_.values.size() || !readable(v) || r_.values[v].packed)
+        return wrong("value {} is given out but not there", v);
     for (const Symbol& s : r_.symbols) {
       if (s.source == Symbol::Source::outer) continue;
       if (defined_[s.value] == kNone) return wrong("symbol '{}' comes from a value that nothing makes", s.name);
@@ -300,6 +310,9 @@ class RoutineVerifier {
 
 Status verify(const Plan& plan) {
   if (plan.routines.empty()) return fail(Code::plan_invalid, "the plan has no routine");
+  auto packed = [](const Routine& r) { return std::ranges::any_of(r.values, [](const Value& v) { return v.packed; }); };
+  if (plan.isa.empty() && std::ranges::any_of(plan.routines, packed))
+    return fail(Code::plan_invalid, "the plan has packed constants, but does not say for which instruction set");
   std::vector<uint32_t> depth(plan.routines.size(), kNone);
   depth[0] = 0;
   for (uint32_t i = 0; i < plan.routines.size(); ++i) {

@@ -91,7 +91,7 @@ void wire_record(Wire& wire, T& r) {
   } else if constexpr (std::is_same_v<U, Symbol>) {
     all(r.name, r.lo, r.hi, r.source, r.value, r.index);
   } else if constexpr (std::is_same_v<U, Value>) {
-    all(r.kind, r.dtype, r.storage, r.ranked, r.index, r.base, r.offset);
+    all(r.kind, r.dtype, r.storage, r.ranked, r.packed, r.index, r.base, r.offset);
     wire_record(wire, r.shape);
     wire_record(wire, r.strides);
     all(r.name);
@@ -113,7 +113,7 @@ void wire_record(Wire& wire, T& r) {
     all(r.op, r.blob);
   } else {
     static_assert(std::is_same_v<U, Plan>, "a record of a plan");
-    all(r.routines, r.kernels, r.host_ops, r.sources);  // constants lie elsewhere
+    all(r.routines, r.kernels, r.host_ops, r.sources, r.isa);  // constants lie elsewhere
   }
 }
 

@@ -15,6 +15,8 @@ void run_parallel(void* pool, int64_t n, int64_t grain, void (*body)(void*, int6
 
 }  // namespace
 
+kernels::Parallel parallel_of(ThreadPool& pool) { return {&pool, pool.threads(), run_parallel}; }
+
 struct Session::Impl {
   Shared shared;
   std::mutex mutex;
@@ -66,7 +68,7 @@ Result<std::unique_ptr<Session>> Session::make(std::shared_ptr<const plan::Plan>
   shared.pool = std::move(options.pool);
   if (shared.pool == nullptr)
     shared.pool = std::make_shared<ThreadPool>(options.threads > 0 ? options.threads : usable_cores());
-  shared.parallel = {shared.pool.get(), shared.pool->threads(), run_parallel};
+  shared.parallel = parallel_of(*shared.pool);
   return std::unique_ptr<Session>(new Session(std::move(impl)));
 }
 

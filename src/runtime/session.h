@@ -15,6 +15,7 @@
 namespace tessera::kernels {
 class KernelSet;
 struct Args;
+struct Parallel;
 }  // namespace tessera::kernels
 
 namespace tessera {
@@ -81,5 +82,8 @@ class Session {
   explicit Session(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+// How kernels reach the pool's threads.
+kernels::Parallel parallel_of(ThreadPool& pool);
 
 }  // namespace tessera::runtime

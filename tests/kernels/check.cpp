@@ -9,6 +9,8 @@
 #include <limits>
 #include <random>
 
+#include "base/memory.h"
+#include "base/result.h"
 #include "base/thread_pool.h"
 #include "ir/interpreter.h"
 #include "kernels/dispatch.h"
@@ -48,6 +50,7 @@ Tensor draw(const Operand& o, std::mt19937& random) {
 // A tensor's elements in memory of its own, in some layout.
 struct Placed {
   std::vector<char> memory;
+  AlignedBuffer packed;  // where the kernel takes it so
   kernels::View view = {};
 };
 
@@ -203,6 +206,27 @@ Run run(const kernels::KernelEntry& kernel, std::vector<kernels::View> in, const
   return result;
 }
 
+// Lays the operand out as the kernel wants it, with guards around.
+void pack(const kernels::KernelEntry& kernel, int index, const Attributes& attributes, ThreadPool* pool, Placed& p) {
+  const kernels::View strided = p.view;
+  const kernels::Parallel parallel = {pool, pool->threads(), run_threads};
+  const kernels::PackArgs args = {&strided, index, attributes.attrs.data(), static_cast<int>(attributes.attrs.size()),
+                                  &parallel};
+  const size_t bytes = kernel.packed_size(args);
+  Result<AlignedBuffer> made = AlignedBuffer::make(bytes + kBufferAlignment);
+  TESSERA_CHECK(made.has_value());
+  std::memset(made->data() + bytes, 0x44, kBufferAlignment);
+  kernel.pack(args, made->data());
+  EXPECT_EQ(static_cast<char>(made->data()[bytes]), 0x44) << "wrote past the packed operand";
+  p.packed = std::move(*made);
+  int64_t stride = 1;
+  for (int a = p.view.rank - 1; a >= 0; --a) {
+    p.view.stride[a] = stride;
+    stride *= p.view.shape[a];
+  }
+  p.view.data = p.packed.data();
+}
+
 std::string describe(const Case& c) {
   std::string text = c.op;
   for (const Operand& o : c.operands)
@@ -210,11 +234,55 @@ std::string describe(const Case& c) {
   return text;
 }
 
+// One kernel on every instruction set and layout.
+void check_rule(const Case& c, const plan::KernelRule& rule, const std::vector<Tensor>& operands,
+                std::vector<Tensor> expected) {
+  static ThreadPool pool(3);
+  const Attributes attrs = attributes(c.attrs);
+  for (const kernels::KernelSet* set : kernels::runnable_sets()) {
+    const kernels::KernelEntry* kernel = set->find(rule.kernel);
+    ASSERT_NE(kernel, nullptr);
+    for (Lay lay : kLays) {
+      SCOPED_TRACE(fmt::format("{} on {}, layout {}", rule.kernel, set->isa(), static_cast<int>(lay)));
+      std::vector<Placed> placed;
+      std::vector<kernels::View> in;
+      for (size_t i = 0; i < operands.size(); ++i) {
+        const plan::Layout layout = c.operands[i].present ? rule.operand(i)->layout : plan::Layout::dense;
+        placed.push_back(c.operands[i].present ? place(operands[i], lay, layout) : Placed());
+        if (layout == plan::Layout::packed) pack(*kernel, static_cast<int>(i), attrs, &pool, placed.back());
+        in.push_back(placed.back().view);
+      }
+      std::vector<kernels::View> out_room;
+      if (c.failure != 0) {
+        // The shape that the result would have is the first operand's here.
+        expected[0] = operands[0];
+      }
+      const Run one = run(*kernel, in, expected, attrs, nullptr, -1);
+      ASSERT_EQ(one.rc, c.failure);
+      if (c.failure != 0) continue;
+      for (size_t r = 0; r < expected.size(); ++r) {
+        const std::string wrong = difference(c, expected[r], one.results[r].data() + kGuard);
+        ASSERT_EQ(wrong, "") << "result " << r;
+      }
+      const Run many = run(*kernel, in, expected, attrs, &pool, -1);
+      ASSERT_TRUE(many.rc == 0 && many.results == one.results) << "more threads gave other bits";
+      if (lay != Lay::dense) continue;
+      for (int i = 0; i < static_cast<int>(operands.size()); ++i) {
+        const Tensor& operand = operands[static_cast<size_t>(i)];
+        if ((rule.in_place >> i & 1) == 0 || !c.operands[static_cast<size_t>(i)].present ||
+            operand.shape() != expected[0].shape() || bits(operand.dtype()) != bits(expected[0].dtype()))
+          continue;
+        const Run inside = run(*kernel, in, expected, attrs, &pool, i);
+        ASSERT_TRUE(inside.rc == 0 && inside.results == one.results) << "in place of operand " << i;
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void check(const Case& c) {
   SCOPED_TRACE(describe(c));
-  static ThreadPool pool(3);
   std::mt19937 random(17);
   const ir::OpDef* op = ops::find_op(c.op);
   ASSERT_NE(op, nullptr);
@@ -252,46 +320,12 @@ void check(const Case& c) {
       result_types.push_back(expected.back().dtype());
     }
   }
+  // The line that a compiler would choose, and the one for constants in its place.
   const plan::KernelRule* rule = plan::select_kernel(c.op, types, result_types);
   ASSERT_NE(rule, nullptr) << "no line of the table fits";
-  const Attributes attrs = attributes(c.attrs);
-
-  for (const kernels::KernelSet* set : kernels::runnable_sets()) {
-    const kernels::KernelEntry* kernel = set->find(rule->kernel);
-    ASSERT_NE(kernel, nullptr);
-    for (Lay lay : kLays) {
-      SCOPED_TRACE(fmt::format("{} on {}, layout {}", rule->kernel, set->isa(), static_cast<int>(lay)));
-      std::vector<Placed> placed;
-      std::vector<kernels::View> in;
-      for (size_t i = 0; i < operands.size(); ++i) {
-        placed.push_back(c.operands[i].present ? place(operands[i], lay, rule->operand(i)->layout) : Placed());
-        in.push_back(placed.back().view);
-      }
-      std::vector<kernels::View> out_room;
-      if (c.failure != 0) {
-        // The shape that the result would have is the first operand's here.
-        expected[0] = operands[0];
-      }
-      const Run one = run(*kernel, in, expected, attrs, nullptr, -1);
-      ASSERT_EQ(one.rc, c.failure);
-      if (c.failure != 0) continue;
-      for (size_t r = 0; r < expected.size(); ++r) {
-        const std::string wrong = difference(c, expected[r], one.results[r].data() + kGuard);
-        ASSERT_EQ(wrong, "") << "result " << r;
-      }
-      const Run many = run(*kernel, in, expected, attrs, &pool, -1);
-      ASSERT_TRUE(many.rc == 0 && many.results == one.results) << "more threads gave other bits";
-      if (lay != Lay::dense) continue;
-      for (int i = 0; i < static_cast<int>(operands.size()); ++i) {
-        const Tensor& operand = operands[static_cast<size_t>(i)];
-        if ((rule->in_place >> i & 1) == 0 || !c.operands[static_cast<size_t>(i)].present ||
-            operand.shape() != expected[0].shape() || bits(operand.dtype()) != bits(expected[0].dtype()))
-          continue;
-        const Run inside = run(*kernel, in, expected, attrs, &pool, i);
-        ASSERT_TRUE(inside.rc == 0 && inside.results == one.results) << "in place of operand " << i;
-      }
-    }
-  }
+  check_rule(c, *rule, operands, expected);
+  const plan::KernelRule* packed = plan::select_kernel(c.op, types, result_types, plan::kAllConstant);
+  if (packed != rule) check_rule(c, *packed, operands, expected);
 }
 
 }  // namespace tessera::kernel_test

@@ -355,7 +355,8 @@ Result<ir::Graph> import_onnx(std::span<const std::byte> bytes, std::shared_ptr<
                               const std::string& folder, const ImportOptions& options) {
   TESSERA_ASSIGN(ModelProto model, parse_model(bytes));
   ExternalFiles external(folder);
-  TensorSource source{std::move(keep), folder.empty() ? nullptr : &external};
+  // Nothing downstream trusts the alignment of constants: the reference decodes, kernels pack, sessions align.
+  TensorSource source{std::move(keep), folder.empty() ? nullptr : &external, true};
   return Importer(model, source, options).run();
 }
 

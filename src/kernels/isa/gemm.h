@@ -27,7 +27,10 @@ inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // Elements of n columns, packed.
 inline int64_t packed_size(int64_t n, int64_t k) { return ceil_div(n, kTileColumns) * kTileColumns * k; }
 
-// Columns [0, n) of b, n <= kTileColumns, as [k][kTileColumns]; missing columns are 0.
+// Weights may lie anywhere in a file.
+typedef float UnalignedFloat __attribute__((aligned(1)));
+
+// Columns [0, n) of b, n <= kTileColumns, as [k][kTileColumns]; missing columns are 0. b need not be aligned.
 inline void pack_panel(const Matrix& b, int64_t n, int64_t k, float* out) {
   if (b.row == 1) {
     for (int64_t i = 0; i < k; ++i, out += kTileColumns) {
@@ -36,7 +39,7 @@ inline void pack_panel(const Matrix& b, int64_t n, int64_t k, float* out) {
         store(out, load(from));
         store(out + kLanes, load(from + kLanes));
       } else {
-        for (int64_t j = 0; j < kTileColumns; ++j) out[j] = j < n ? from[j] : 0;
+        for (int64_t j = 0; j < kTileColumns; ++j) out[j] = j < n ? static_cast<const UnalignedFloat*>(from)[j] : 0;
       }
     }
     return;
@@ -50,7 +53,7 @@ inline void pack_panel(const Matrix& b, int64_t n, int64_t k, float* out) {
   for (int64_t i0 = 0; i0 < k; i0 += kSteps) {
     const int64_t steps = k - i0 < kSteps ? k - i0 : kSteps;
     for (int64_t j = 0; j < n; ++j) {
-      const float* from = b.data + j * b.row + i0 * b.column;
+      const UnalignedFloat* from = b.data + j * b.row + i0 * b.column;
       float* to = out + i0 * kTileColumns + j;
       for (int64_t i = 0; i < steps; ++i) to[i * kTileColumns] = from[i * b.column];
     }
@@ -311,6 +314,24 @@ inline void multiply_packed(const Products& p, const tessera::kernels::Parallel*
       });
     }
   }
+}
+
+// One product, b packed whole beforehand: its panels follow each other. Tasks are bands of rows by groups of panels,
+// wide enough that packing a band of a costs little, and enough of them that two threads end together.
+inline void multiply_prepacked(const Products& p, const float* packed, const tessera::kernels::Parallel* parallel) {
+  if (p.m == 0 || p.n == 0) return;
+  constexpr int64_t kGroup = 8;
+  const int64_t panels = ceil_div(p.n, kTileColumns), groups = ceil_div(panels, kGroup);
+  const int64_t bands = ceil_div(p.m, kBlockRows);
+  parallel_for(parallel, bands * groups, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t band = i % bands * kBlockRows, column = i / bands * kGroup * kTileColumns;
+      const int64_t width = p.n - column < kGroup * kTileColumns ? p.n - column : kGroup * kTileColumns;
+      multiply_block({p.a.data + band * p.a.row, p.a.row, p.a.column},
+                     p.m - band < kBlockRows ? p.m - band : kBlockRows, p.k, packed + column * p.k, width,
+                     {p.c.data + band * p.c.row + column, p.c.row}, p.bias == nullptr ? nullptr : p.bias + column);
+    }
+  });
 }
 
 // All products. `scratch` has products_scratch(p) bytes.

@@ -77,6 +77,26 @@ int linear_f32(const Args& args) noexcept {
   return kDone;
 }
 
+size_t linear_packed_size(const PackArgs& args) noexcept {
+  return static_cast<size_t>(packed_size(args.operand->shape[0], args.operand->shape[1])) * 4;
+}
+void linear_pack(const PackArgs& args, void* out) noexcept {
+  const View& w = *args.operand;
+  const int64_t n = w.shape[0], k = w.shape[1];
+  const Matrix b = {static_cast<const float*>(w.data), w.stride[0], w.stride[1]};
+  parallel_for(args.parallel, ceil_div(n, kTileColumns), 1 + 8192 / (kTileColumns * (k + 1)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t i = begin * kTileColumns; i < end * kTileColumns; i += kTileColumns)
+                   pack_panel({b.data + i * b.row, b.row, b.column}, n - i < kTileColumns ? n - i : kTileColumns, k,
+                              static_cast<float*>(out) + i * k);
+               });
+}
+int linear_packed_f32(const Args& args) noexcept {
+  const Products p = linear_products(args);
+  multiply_prepacked(p, p.b.data, args.parallel);
+  return kDone;
+}
+
 // Every other type: T as stored, S to accumulate in. Four rows by 64 columns of accumulators stay in L1.
 template <class T, class S>
 struct Plain {
@@ -159,4 +179,5 @@ int dot_any_type(const Args& args) noexcept {
 }  // namespace
 
 TESSERA_FAMILY(matmul, {"dot_f32", dot_f32, dot_scratch}, {"dot_any", dot_any_type, nullptr},
-               {"linear_f32", linear_f32, linear_scratch})
+               {"linear_f32", linear_f32, linear_scratch},
+               {"linear_packed_f32", linear_packed_f32, nullptr, linear_packed_size, linear_pack})
