@@ -57,7 +57,8 @@ bool allows(const ir::LinearView& view, Layout layout, DType dtype) {
   if (layout == Layout::dense) return is_dense(view);
   const auto digits = single_strides(is_dense(view) ? with_row_major_axes(view) : view);
   if (!digits) return false;
-  return layout == Layout::strided || layout == Layout::packed || digits->empty() || digits->back().size.is(1) || digits->back().stride.is(1);
+  return layout == Layout::strided || layout == Layout::packed || digits->empty() || digits->back().size.is(1) ||
+         digits->back().stride.is(1);
 }
 
 // Copies a strided walk to dense memory. The two innermost digits go in square tiles, so that a transpose reads and
