@@ -36,13 +36,6 @@ Dims dims_of(const plan::Routine& r, const plan::Sizes& sizes, ValueId v) {
   return dims;
 }
 
-Status grow(AlignedBuffer& buffer, size_t bytes) {
-  if (buffer.size() >= bytes) return {};
-  buffer = AlignedBuffer();  // the old memory goes before the new comes
-  TESSERA_ASSIGN(buffer, AlignedBuffer::make(bytes));
-  return {};
-}
-
 }  // namespace
 
 Result<std::vector<Value>> Executor::call(uint32_t index, std::span<const Value* const> inputs,
@@ -115,8 +108,8 @@ Status Executor::check_guards(const Active& a, const plan::Sizes& sizes) {
 Status Executor::lay_out(const Active& a, std::span<const Value* const> inputs, std::span<const Tensor> buffers) {
   Frame& f = a.frame;
   const plan::Instance& instance = *f.instance;
-  TESSERA_TRY(grow(f.arena, instance.arena_bytes));
-  TESSERA_TRY(grow(f.scratch, instance.scratch_bytes));
+  TESSERA_TRY(f.arena.begin(instance.arena_bytes));
+  TESSERA_TRY(f.scratch.begin(instance.scratch_bytes));
   f.memory.assign(a.routine.values.size(), nullptr);
   f.values.resize(a.routine.values.size());
   TESSERA_TRY(place_outputs(a, inputs, buffers));
@@ -206,7 +199,7 @@ Status Executor::run_kernel(const Active& a, uint32_t s) {
   kernels::Args& args = f.call.build(a.routine, step, *f.sizes, [&](ValueId v) { return f.memory[l.owner[v]]; });
   if (late && shared_.check) TESSERA_TRY(shared_.check(plan_.kernels[step.op].op, args));
   if (kernel.entry->scratch != nullptr) {
-    if (late) TESSERA_TRY(grow(f.scratch, kernel.entry->scratch(args)));
+    if (late) TESSERA_TRY(f.scratch.grow(kernel.entry->scratch(args)));
     args.scratch = f.scratch.data();
   }
   args.parallel = &shared_.parallel;

@@ -1,10 +1,36 @@
 #include "runtime/frame.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/result.h"
 
 namespace tessera::runtime {
+namespace {
+
+constexpr int kPatience = 4;                // runs that may need little before memory is given back
+constexpr size_t kSpare = size_t{1} << 20;  // not worth giving back
+
+}  // namespace
+
+Status Workspace::begin(size_t bytes) {
+  const size_t needed = std::max(bytes, used_);
+  spacious_ = needed * 2 + kSpare < buffer_.size() ? spacious_ + 1 : 0;
+  if (spacious_ == kPatience) {
+    buffer_ = AlignedBuffer();
+    spacious_ = 0;
+  }
+  used_ = 0;
+  return grow(bytes);
+}
+
+Status Workspace::grow(size_t bytes) {
+  used_ = std::max(used_, bytes);
+  if (bytes <= buffer_.size()) return {};
+  buffer_ = AlignedBuffer();  // before the new one is made: never both
+  TESSERA_ASSIGN(buffer_, AlignedBuffer::make(bytes));
+  return {};
+}
 
 size_t bytes_of(const Value& value) {
   if (const Tensor* tensor = value.tensor()) return tensor->bytes();

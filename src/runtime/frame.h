@@ -10,10 +10,27 @@
 
 namespace tessera::runtime {
 
+// Memory that runs use again. It follows a lasting fall in need, not a single one: shapes that alternate would
+// otherwise take and give pages all the time.
+class Workspace {
+ public:
+  // At the start of a run that needs `bytes` at least.
+  Status begin(size_t bytes);
+  // In the middle of one; what lay there is lost when it moves.
+  Status grow(size_t bytes);
+  std::byte* data() { return buffer_.data(); }
+  size_t size() const { return buffer_.size(); }
+
+ private:
+  AlignedBuffer buffer_;
+  size_t used_ = 0;   // by the run that is on, or was the last
+  int spacious_ = 0;  // runs in a row that needed less than half
+};
+
 // Reused by later calls of the same routine. A routine is active at most once in a run, so a run has one of each.
 struct Frame {
-  AlignedBuffer arena;
-  AlignedBuffer scratch;
+  Workspace arena;
+  Workspace scratch;
   std::shared_ptr<const plan::Instance> instance;
   plan::Bindings symbols;  // those of the instance, and those learnt on the way
   plan::Sizes own_sizes;   // used once symbols have been learnt

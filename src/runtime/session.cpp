@@ -19,25 +19,39 @@ kernels::Parallel parallel_of(ThreadPool& pool) { return {&pool, pool.threads(),
 
 struct Session::Impl {
   Shared shared;
+  // The memory of a finished run, for a later one.
+  struct Idle {
+    std::unique_ptr<Frames> frames;
+    uint64_t since;  // how many runs had been then
+  };
   std::mutex mutex;
-  std::vector<std::unique_ptr<Frames>> idle;  // of finished runs, for the next ones
+  std::vector<Idle> idle;  // the one that is taken next at the end
+  uint64_t runs = 0;
 
   explicit Impl(size_t cached_shapes) : shared(cached_shapes) {}
 
   std::unique_ptr<Frames> take_frames() {
     {
       const std::lock_guard lock(mutex);
+      ++runs;
       if (!idle.empty()) {
-        std::unique_ptr<Frames> frames = std::move(idle.back());
+        std::unique_ptr<Frames> frames = std::move(idle.back().frames);
         idle.pop_back();
         return frames;
       }
     }
     return std::make_unique<Frames>(shared.prepared.plan->routines.size());
   }
+  // What a burst of runs side by side left behind goes once it has not been needed for a while.
   void give_back(std::unique_ptr<Frames> frames) {
+    constexpr uint64_t kPatience = 64;
+    std::unique_ptr<Frames> surplus;  // dies without the lock
     const std::lock_guard lock(mutex);
-    idle.push_back(std::move(frames));
+    if (!idle.empty() && runs - idle.front().since > kPatience) {
+      surplus = std::move(idle.front().frames);
+      idle.erase(idle.begin());
+    }
+    idle.push_back({std::move(frames), runs});
   }
 };
 

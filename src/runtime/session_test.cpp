@@ -8,6 +8,7 @@
 
 #include "kernels/dispatch.h"
 #include "plan/plan_maker.h"
+#include "runtime/frame.h"
 
 namespace tessera::runtime {
 namespace {
@@ -117,6 +118,24 @@ TEST(Session, ReportsItsMemory) {
   EXPECT_EQ(report.live_set_bound_bytes, 2u * 768);
   EXPECT_EQ(report.arena_bytes, 2u * 768);
   EXPECT_EQ(report.peak_activation_bytes, 3u * 768);
+}
+
+TEST(Workspace, FollowsALastingFallInNeed) {
+  constexpr size_t kLarge = size_t{64} << 20, kSmall = 4096;
+  Workspace memory;
+  for (int i = 0; i < 8; ++i) {  // alternating needs keep it
+    ASSERT_TRUE(memory.begin(kLarge));
+    ASSERT_TRUE(memory.begin(kSmall));
+    EXPECT_EQ(memory.size(), kLarge);
+  }
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(memory.begin(kSmall));
+  EXPECT_EQ(memory.size(), kSmall);
+  // What steps ask for on the way counts too.
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_TRUE(memory.begin(kSmall));
+    ASSERT_TRUE(memory.grow(kLarge));
+    EXPECT_EQ(memory.size(), kLarge);
+  }
 }
 
 TEST(Session, WritesIntoTheCallersMemory) {
