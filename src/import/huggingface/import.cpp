@@ -1,0 +1,160 @@
+#include "import/huggingface/import.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "base/file.h"
+#include "formats/json.h"
+#include "formats/safetensors.h"
+#include "import/huggingface/families.h"
+
+namespace tessera::huggingface {
+namespace {
+
+using transformer::Config;
+using transformer::Key;
+using transformer::Part;
+using transformer::Pooling;
+
+constexpr size_t kMaxConfig = size_t{16} << 20;
+
+class FolderWeights final : public transformer::Weights {
+ public:
+  FolderWeights(SafetensorsFolder folder, const Family& family) : folder_(std::move(folder)), family_(family) {
+    for (std::string_view prefix : family.prefixes) {
+      prefix_ = prefix;
+      if (folder_.tensors.contains(name({Part::tokens}))) return;
+    }
+    prefix_ = family.prefixes[0];
+  }
+
+  std::string name(const Key& key) const override { return stem(key) + (key.bias ? ".bias" : ".weight"); }
+
+  Result<Tensor> get(const Key& key) const override {
+    for (const std::string& text : {name(key), stem(key) + (key.bias ? ".beta" : ".gamma")})  // TensorFlow's words
+      if (const auto found = folder_.tensors.find(text); found != folder_.tensors.end()) return found->second;
+    return fail(Code::unknown_name, "the model has no tensor '{}'", name(key));
+  }
+  bool has(const Key& key) const { return get(key).has_value(); }
+
+ private:
+  std::string stem(const Key& key) const {
+    const auto found = std::find_if(family_.names.begin(), family_.names.end(),
+                                    [&](const PartName& name) { return name.part == key.part; });
+    if (found == family_.names.end()) return fmt::format("part {} of {}", static_cast<int>(key.part), family_.type);
+    std::string text;
+    if (found->text[0] != '^') text = prefix_;
+    for (char c : found->text) {
+      if (c == '#')
+        text += std::to_string(key.layer);
+      else if (c == '@')
+        text += std::to_string(key.expert);
+      else if (c != '^')
+        text += c;
+    }
+    return text;
+  }
+
+  SafetensorsFolder folder_;
+  const Family& family_;
+  std::string_view prefix_;
+};
+
+Result<nlohmann::json> read_object(const std::string& folder, const std::string& name) {
+  TESSERA_ASSIGN(const std::string text, read_file(folder + "/" + name, kMaxConfig));
+  TESSERA_ASSIGN(nlohmann::json json, parse_json(text, name));
+  if (!json.is_object()) return fail(Code::file_malformed, "{} is no JSON object", name);
+  return json;
+}
+
+// Ids that end a text; generation_config.json may add some.
+Status read_ids(const std::string& folder, Fields& fields, Config& c) {
+  c.bos = fields.integer("bos_token_id", -1);
+  c.pad = fields.integer("pad_token_id", -1);
+  c.eos = fields.integers("eos_token_id");
+  const Result<nlohmann::json> generation = read_object(folder, "generation_config.json");
+  if (!generation)
+    return generation.error().code == Code::file_not_found ? Status() : tl::unexpected(generation.error());
+  Fields more(*generation, "generation_config.json");
+  for (int64_t id : more.integers("eos_token_id"))
+    if (std::find(c.eos.begin(), c.eos.end(), id) == c.eos.end()) c.eos.push_back(id);
+  return more.status();
+}
+
+Status check(const Config& c) {
+  const auto positive = [](int64_t n, int64_t most) { return n > 0 && n <= most; };
+  if (!positive(c.vocabulary, 1 << 24) || !positive(c.width, 1 << 20) || !positive(c.heads, 1 << 14) ||
+      !positive(c.groups, c.heads) || c.heads % c.groups != 0 || !positive(c.head_width, 1 << 14) ||
+      !positive(c.feed_width, 1 << 22) || !positive(c.context, int64_t{1} << 32))
+    return fail(Code::shape_invalid,
+                "config.json describes {} tokens, a width of {}, {} heads of {} in {} groups, networks of {} and a "
+                "context of {}",
+                c.vocabulary, c.width, c.heads, c.head_width, c.groups, c.feed_width, c.context);
+  for (const transformer::Layer& layer : c.layers)
+    if (layer.experts && (!positive(c.experts.count, 1 << 14) || !positive(c.experts.used, c.experts.count) ||
+                          !positive(c.experts.width, 1 << 22)))
+      return fail(Code::shape_invalid, "config.json describes {} of {} experts of {}", c.experts.used, c.experts.count,
+                  c.experts.width);
+  return {};
+}
+
+// What sentence-transformers stores beside a model: modules.json names the steps after it.
+Status read_pooling(const std::string& folder, transformer::Source& source) {
+  source.pooling = source.config.decoder ? Pooling::last : Pooling::mean;
+  const Result<std::string> text = read_file(folder + "/modules.json", kMaxConfig);
+  if (!text) return {};
+  TESSERA_ASSIGN(const nlohmann::json modules, parse_json(*text, "modules.json"));
+  if (!modules.is_array()) return fail(Code::file_malformed, "modules.json is no list");
+  for (const nlohmann::json& module : modules) {
+    Fields fields(module, "modules.json");
+    if (!module.is_object()) return fail(Code::file_malformed, "modules.json holds what is no object");
+    const std::string type = fields.text("type", ""), path = fields.text("path", "");
+    if (type.ends_with(".Normalize")) source.normalised = true;
+    if (type.ends_with(".Dense"))
+      return fail(Code::unsupported_feature, "modules.json asks for a dense layer behind the pooling");
+    if (!type.ends_with(".Pooling")) continue;
+    TESSERA_ASSIGN(const std::string inside, resolve_inside(folder, path + "/config.json"));
+    TESSERA_ASSIGN(const nlohmann::json json, read_object(inside.substr(0, inside.rfind('/')), "config.json"));
+    Fields pooling(json, path + "/config.json");
+    if (pooling.flag("pooling_mode_cls_token", false))
+      source.pooling = Pooling::cls;
+    else if (pooling.flag("pooling_mode_lasttoken", false))
+      source.pooling = Pooling::last;
+    else if (pooling.flag("pooling_mode_mean_tokens", false))
+      source.pooling = Pooling::mean;
+    else
+      return fail(Code::unsupported_feature, "{}/config.json asks for none of mean, cls and last pooling", path);
+    TESSERA_TRY(pooling.status());
+  }
+  return {};
+}
+
+}  // namespace
+
+bool is_model_folder(const std::string& path) {
+  struct stat info;
+  return ::stat((path + "/config.json").c_str(), &info) == 0;
+}
+
+Result<transformer::Source> open(const std::string& folder) {
+  TESSERA_ASSIGN(const nlohmann::json json, read_object(folder, "config.json"));
+  Fields fields(json, "config.json");
+  transformer::Source source;
+  Config& config = source.config;
+  config.architecture = fields.text("model_type", "");
+  TESSERA_TRY(fields.status());
+  TESSERA_ASSIGN(const Family* family, find_family(config.architecture));
+  family->read(fields, config);
+  TESSERA_TRY(read_ids(folder, fields, config));
+  TESSERA_TRY(fields.status());
+  TESSERA_TRY(check(config));
+  TESSERA_ASSIGN(SafetensorsFolder files, open_safetensors(folder));
+  auto weights = std::make_shared<FolderWeights>(std::move(files), *family);
+  config.pooler = !config.decoder && weights->has({Part::pooler});
+  source.weights = std::move(weights);
+  TESSERA_TRY(read_pooling(folder, source));
+  return source;
+}
+
+}  // namespace tessera::huggingface

@@ -1,0 +1,21 @@
+// A language model as its files hold it: what all formats of such models are read into.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "import/transformer/build.h"
+
+namespace tessera::transformer {
+
+// What an encoder's token vectors become one of.
+enum class Pooling : uint8_t { none, mean, cls, last };
+
+struct Source {
+  Config config;
+  std::shared_ptr<const Weights> weights;
+  Pooling pooling = Pooling::none;
+  bool normalised = false;  // pooled vectors are scaled to length 1
+};
+
+}  // namespace tessera::transformer

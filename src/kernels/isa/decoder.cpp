@@ -1,0 +1,90 @@
+// append: rows into a state, and rope in f32.
+#include "kernels/abi.h"
+#include "kernels/isa/export.h"
+#include "kernels/isa/half.h"
+#include "kernels/isa/loops.h"
+#include "kernels/isa/vec.h"
+
+namespace {
+
+using namespace tessera::kernels;
+
+constexpr int64_t kGrain = 4096;  // elements that a thread takes at least
+
+void write_row(const float* from, void* to, int64_t at, int64_t n, uint8_t type) {
+  if (type == kF32) {
+    memcpy(static_cast<float*>(to) + at, from, static_cast<size_t>(n) * 4);
+  } else if (type == kF16) {
+    f32_block_to_f16(from, static_cast<uint16_t*>(to) + at, n);
+  } else {
+    f32_block_to_bf16(from, static_cast<uint16_t*>(to) + at, n);
+  }
+}
+
+// state [S, *D], rows [N, *D] with any strides but along the last axis, slots [N].
+int append(const Args& args) noexcept {
+  const View &state = args.in[0], &rows = args.in[1];
+  const int64_t* slots = static_cast<const int64_t*>(args.in[2].data);
+  const int64_t count = rows.shape[0];
+  for (int64_t i = 0; i < count; ++i)
+    if (slots[i] < 0 || slots[i] >= state.shape[0]) return kIndexOutOfRange;
+  int64_t width = 1;
+  for (int a = 1; a < rows.rank; ++a) width *= rows.shape[a];
+  if (count * width == 0) return kDone;
+  View inner = rows;  // one row
+  inner.rank = static_cast<uint8_t>(rows.rank - 1);
+  for (int a = 1; a < rows.rank; ++a) {
+    inner.shape[a - 1] = rows.shape[a];
+    inner.stride[a - 1] = rows.stride[a];
+  }
+  const View* const views[] = {&inner};
+  const Walk<1> walk = make_walk(inner.rank, inner.shape, views);
+  const int64_t run = walk.shape[walk.rank - 1];
+  const float* from = static_cast<const float*>(rows.data);
+  parallel_for(args.parallel, count, 1 + kGrain / width, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      for (int64_t r = 0; r < width / run; ++r) {
+        int64_t at[1];
+        walk_offsets(walk, walk.rank - 1, r, at);
+        write_row(from + i * rows.stride[0] + at[0], args.out[0].data, slots[i] * width + r * run, run, state.type);
+      }
+  });
+  return kDone;
+}
+
+// x [N, H, D] with rows along D, cos and sin [N, R].
+int rope(const Args& args) noexcept {
+  const View& x = args.in[0];
+  const int64_t tokens = x.shape[0], heads = x.shape[1], width = x.shape[2], pairs = args.in[1].shape[1];
+  const float* cosines = static_cast<const float*>(args.in[1].data);
+  const float* sines = static_cast<const float*>(args.in[2].data);
+  const bool interleaved = args.attrs[0].i != 0;
+  parallel_for(args.parallel, tokens, 1 + kGrain / (heads * width + 1), [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const float* c = cosines + t * pairs;
+      const float* s = sines + t * pairs;
+      for (int64_t h = 0; h < heads; ++h) {
+        const float* from = static_cast<const float*>(x.data) + t * x.stride[0] + h * x.stride[1];
+        float* to = static_cast<float*>(args.out[0].data) + (t * heads + h) * width;
+        if (interleaved)
+          for (int64_t i = 0; i < pairs; ++i) {
+            const float a = from[2 * i], b = from[2 * i + 1];
+            to[2 * i] = a * c[i] - b * s[i];
+            to[2 * i + 1] = b * c[i] + a * s[i];
+          }
+        else
+          for (int64_t i = 0; i < pairs; ++i) {
+            const float a = from[i], b = from[i + pairs];
+            to[i] = a * c[i] - b * s[i];
+            to[i + pairs] = b * c[i] + a * s[i];
+          }
+        for (int64_t i = 2 * pairs; i < width; ++i) to[i] = from[i];
+      }
+    }
+  });
+  return kDone;
+}
+
+}  // namespace
+
+TESSERA_FAMILY(decoder, {"append", append, nullptr}, {"rope_f32", rope, nullptr})

@@ -1,0 +1,93 @@
+// ragged_attention: attention of several sequences that lie one after another, over their own rows or over pages.
+#include "base/result.h"
+#include "ops/attention.h"
+
+namespace tessera::ops {
+namespace {
+
+using ir::A;
+using ir::Infer;
+using ir::OpDef;
+using ir::Opt;
+using ir::X;
+
+Status infer_ragged(Infer& infer) {
+  const Shape &q = infer.shape(0), &v = infer.shape(2);
+  if (infer.has(4) != infer.has(5))
+    return fail(Code::arity, "ragged_attention: {} is given without {}", infer.has(4) ? "table" : "lengths",
+                infer.has(4) ? "lengths" : "table");
+  if (!infer.has(4)) TESSERA_TRY(infer.require_equal(q[0], v[0], "the rows of q and v"));
+  if (infer.has(4)) TESSERA_TRY(infer.require_equal(infer.shape(4)[0] + 1, infer.shape(3)[0], "sequences and starts"));
+  if (infer.attrs.integer("page") < 1)
+    return fail(Code::attribute_invalid, "ragged_attention: a page of {} rows", infer.attrs.integer("page"));
+  infer.result(infer.dtype(0), {q[0], q[1], v[2]});
+  return {};
+}
+
+// Where keys stand, as far as query rows are concerned: all [N, S] or [1, S].
+struct Keys {
+  X k, v;         // [S, G, D], [S, G, E]
+  X owner;        // the sequence of each key [1, S]
+  X place;        // its place in that sequence [1, S]
+  X query_place;  // [N, 1]
+};
+
+Keys own_rows(X k, X v, X owner, X row) {
+  return {k, v, reshape(owner, {1, owner.dim(0)}), reshape(row, {1, row.dim(0)}), row};
+}
+
+Keys paged(X k, X v, X table, X lengths, X owner, X row, X ends, int64_t page) {
+  ir::Builder& b = *k.builder;
+  Dim sequences = table.dim(0), pages = table.dim(1), keys = sequences * pages * page;
+  X slots = unsqueeze(cast(table, DType::i64), {2}) * b.integer(page) + iota(b, {1, 1, page}, 2, DType::i64);
+  slots = reshape(slots, {keys});
+  const Shape grid = {sequences, pages * page};
+  X behind = gather(cast(lengths, DType::i64) - ends, owner, 0);  // [N, 1]
+  return {gather(k, slots, 0), gather(v, slots, 0), reshape(iota(b, grid, 0, DType::i64), {1, keys}),
+          reshape(iota(b, grid, 1, DType::i64), {1, keys}), row + behind};
+}
+
+X attend(X q, X k, X v, X starts, X table, X lengths, X bias, const A& a) {
+  ir::Builder& b = *q.builder;
+  Dim rows = q.dim(0), sequences = starts.dim(0) - 1;
+  X ends = slice(cast(starts, DType::i64), 0, 1, sequences);
+  X row = iota(b, {rows, 1}, 0, DType::i64);
+  X owner = sum(cast(less_equal(unsqueeze(ends, {0}), row), DType::i64), {1});  // [N, 1]
+  Keys keys = table ? paged(k, v, table, lengths, owner, row, ends, a["page"]) : own_rows(k, v, owner, row);
+  X ahead = keys.place - keys.query_place;  // [N, S]
+  X visible = equal(owner, keys.owner);
+  if (a.integer("left") >= 0) visible = logical_and(visible, less_equal(b.integer(-a.integer("left")), ahead));
+  if (a.integer("right") >= 0) visible = logical_and(visible, less_equal(ahead, b.integer(a["right"])));
+  if (table) visible = logical_and(visible, less(keys.place, gather(cast(lengths, DType::i64), keys.owner, 0)));
+  const auto heads = [](X x) { return unsqueeze(transpose(x, {1, 0, 2}), {0}); };
+  X scores = attention_scores(heads(q), heads(cast(keys.k, q.dtype())), a["scale"], a["softcap"]);
+  if (bias) {
+    Dim middle = floordiv(bias.dim(1), 2);
+    X at = min(max(ahead + b.size(middle), b.integer(0)), b.size(bias.dim(1) - 1));
+    scores = scores + unsqueeze(gather(bias, at, 1), {0});
+  }
+  X y = attention_output(attention_weights(attention_mask(scores, visible)), heads(cast(keys.v, q.dtype())));
+  return transpose(squeeze(y, {0}), {1, 0, 2});
+}
+
+}  // namespace
+
+constinit const OpDef ragged_attention_op = {
+    .name = "ragged_attention",
+    .doc =
+        "Attention of sequences of any lengths: rows starts[b] to starts[b + 1] are the queries of sequence b. Its "
+        "keys "
+        "are the rows of k and v of the same numbers; or, with a table, all lengths[b] of its tokens, the queries' own "
+        "the last, token t at row table[b, t / page] page + t mod page. A query sees keys at most `left` tokens before "
+        "and `right` after it (-1: all). bias[h, j - i + R / 2] is added to the scaled and capped score of key j for "
+        "query i, the index clipped. Kwon et al. 2023.",
+    .signature = "q[N, H, D], k[M, G, D], v[M, G, E], starts[C], table?[B, W], lengths?[B], bias?[H, R] -> y[N, H, E]",
+    .types = "q, bias, y: float; k, v: float; starts, table, lengths: index",
+    .attrs = {ir::real_attr("scale"), ir::real_attr("softcap", 0), ir::int_attr("left", -1), ir::int_attr("right", -1),
+              ir::int_attr("page", 1)},
+    .infer = infer_ragged,
+    .meaning = [](X q, X k, X v, X starts, Opt table, Opt lengths, Opt bias,
+                  A a) { return attend(q, k, v, starts, table, lengths, bias, a); },
+};
+
+}  // namespace tessera::ops
