@@ -59,7 +59,88 @@ void add_json(CLI::App& app, Draft& draft) {
   app.add_flag("--json", draft.arguments.json, "end with one JSON object on one line");
 }
 
+void add_language_model(CLI::App& app, Draft& draft) {
+  LanguageArguments& language = draft.arguments.language;
+  app.add_option("MODEL", draft.arguments.subject, "a Hugging Face folder, or a GGUF file")->required();
+  app.add_option("--ids,--prompt-ids", language.ids, "token ids instead of text; again for another sequence")
+      ->type_name("A,B,C")
+      ->allow_extra_args(false);
+  add_running(app, draft);
+  add_json(app, draft);
+}
+
+void add_activations(CLI::App& app, Draft& draft) {
+  app.add_option("--activations", draft.arguments.language.activations,
+                 "keep (default): rounded to bf16 for bf16 weights and to int8 for quantized ones; f32: as they are")
+      ->check(CLI::IsMember({"keep", "f32"}))
+      ->type_name("TYPE");
+}
+
+void add_cache(CLI::App& app, Draft& draft) {
+  LanguageArguments& language = draft.arguments.language;
+  app.add_option("--ctx", language.context, "tokens of a sequence at most (default: what is needed)")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  app.add_option("--chunk", language.chunk, "tokens of a prompt that are read at once (default 512)")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  app.add_option("--cache", language.cache, "type of the cached keys and values (default f32)")
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
+      ->type_name("TYPE");
+  add_activations(app, draft);
+}
+
+void add_sampling(CLI::App& app, Draft& draft) {
+  LanguageArguments& l = draft.arguments.language;
+  app.add_option("--max-tokens", l.max_tokens, "tokens of an answer at most (default 128)")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
+  app.add_flag("--ignore-eos", l.ignore_eos, "go on after a token that ends a text");
+  app.add_option("--temperature", l.temperature, "0 (default): always the most likely token")->type_name("X");
+  app.add_option("--top-k", l.top_k, "only the N most likely tokens (default 0: all)")->type_name("N");
+  app.add_option("--top-p", l.top_p, "only the most likely tokens that together have this probability")->type_name("X");
+  app.add_option("--min-p", l.min_p, "only tokens with this part of the largest probability")->type_name("X");
+  app.add_option("--repetition-penalty", l.repetition_penalty, "divides the logits of tokens seen")->type_name("X");
+  app.add_option("--presence-penalty", l.presence_penalty, "taken off logits of tokens answered")->type_name("X");
+  app.add_option("--frequency-penalty", l.frequency_penalty, "taken off logits once a use")->type_name("X");
+  app.add_option("--logit-bias", l.logit_bias, "added to a token's logit; may be repeated")
+      ->type_name("ID=X")
+      ->allow_extra_args(false);
+  app.add_option("--stop", l.stops, "text that ends the answer; may be repeated")
+      ->type_name("TEXT")
+      ->allow_extra_args(false);
+  app.add_option("--logprobs", l.logprobs, "also tell the N most likely tokens of each step")->type_name("N");
+  app.add_option("--seed", draft.arguments.seed, "of the draws (default 1)")->type_name("N");
+}
+
 const CommandSpec kCommands[] = {
+    {"generate", "Continue a text with a language model", "tessera generate model.gguf --prompt-ids 1,403 --json",
+     [](CLI::App& app, Draft& draft) {
+       add_language_model(app, draft);
+       add_sampling(app, draft);
+       add_cache(app, draft);
+     }},
+    {"logits", "Write a language model's logits at all positions of given tokens",
+     "tessera logits model.gguf --ids 1,403,407 -o logits.npy",
+     [](CLI::App& app, Draft& draft) {
+       add_language_model(app, draft);
+       app.add_option("-o,--output", draft.arguments.output, "the .npy file to write")->required()->type_name("FILE");
+       add_cache(app, draft);
+     }},
+    {"embed", "Turn texts into vectors", "tessera embed model-folder --ids 101,2023,102 --pooling mean --json",
+     [](CLI::App& app, Draft& draft) {
+       add_language_model(app, draft);
+       LanguageArguments& language = draft.arguments.language;
+       app.add_option("--types", language.types, "token types of a single sequence")->type_name("A,B,C");
+       app.add_option("--pooling", language.pooling,
+                      "none (a vector a token), mean, cls, last, or pooler: the model's own layer (default: what the "
+                      "model's files say)")
+           ->check(CLI::IsMember({"none", "mean", "cls", "last", "pooler"}))
+           ->type_name("KIND");
+       add_activations(app, draft);
+       app.add_flag("--normalise,--normalize", language.normalise, "scale vectors to length 1");
+       app.add_option("-o,--output", draft.arguments.output, "the .npy file to write")->type_name("FILE");
+     }},
     {"run", "Run a model on given inputs", "tessera run model.onnx --input x=x.npy --output-dir out",
      [](CLI::App& app, Draft& draft) {
        add_model(app, draft);
@@ -89,6 +170,17 @@ const CommandSpec kCommands[] = {
      [](CLI::App& app, Draft& draft) {
        add_model(app, draft);
        add_inputs(app, draft);
+       LanguageArguments& language = draft.arguments.language;
+       app.add_option("--prompt", language.bench_prompt, "of a language model: tokens of the prompt (default 512)")
+           ->check(CLI::PositiveNumber)
+           ->type_name("N");
+       app.add_option("--gen", language.bench_gen, "of a language model: tokens that follow it (default 64)")
+           ->check(CLI::PositiveNumber)
+           ->type_name("N");
+       app.add_option("--sequences", language.bench_sequences, "of a language model: extended together (default 1)")
+           ->check(CLI::PositiveNumber)
+           ->type_name("N");
+       add_cache(app, draft);
        app.add_option("--runs", draft.arguments.runs, "runs that are measured (default 20), after two that are not")
            ->check(CLI::Range(1, 1000000))
            ->type_name("N");

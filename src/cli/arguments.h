@@ -9,6 +9,28 @@
 
 namespace tessera::cli {
 
+// What the commands on language models take.
+struct LanguageArguments {
+  std::vector<std::string> prompts;
+  std::vector<std::string> ids;  // "1,2,3", a sequence each
+  std::string types;             // "0,0,1"
+  bool ignore_eos = false;
+  int64_t max_tokens = 128;
+  double temperature = 0, top_p = 1, min_p = 0;
+  double repetition_penalty = 1, presence_penalty = 0, frequency_penalty = 0;
+  int64_t top_k = 0, logprobs = 0;
+  std::vector<std::string> logit_bias;  // "ID=VALUE"
+  std::vector<std::string> stops;
+  int64_t context = 0;  // 0: what the model was made for
+  int64_t chunk = 512;
+  std::string cache = "f32";
+  std::string activations = "keep";
+  int64_t bench_prompt = 512, bench_gen = 64, bench_sequences = 1;
+  std::string pooling;  // "": as the model's files say
+  bool normalise = false;
+  std::string file;
+};
+
 // What all commands together take; each reads its own part.
 struct Arguments {
   std::string command;  // "run"
@@ -24,6 +46,7 @@ struct Arguments {
   uint64_t seed = 1;
   bool json = false;
   bool text = false;
+  LanguageArguments language;
 };
 
 // What a command line that asks for nothing to be done ends with: help, or the version.

@@ -10,6 +10,7 @@
 #include "cli/input_spec.h"
 #include "cli/json.h"
 #include "engine/cost.h"
+#include "engine/language.h"
 #include "engine/model.h"
 
 namespace tessera::cli {
@@ -79,6 +80,7 @@ Json or_null(const std::optional<double>& number) { return number ? Json(*number
 }  // namespace
 
 Result<int> bench(const Arguments& arguments) {
+  if (engine::is_language_model(arguments.subject)) return bench_language(arguments);
   TESSERA_ASSIGN(const Model model, Model::load(arguments.subject, {arguments.dims}));
   TESSERA_ASSIGN(std::vector<NamedValue> inputs, read_inputs(model.inputs(), arguments.inputs, arguments.seed));
   TESSERA_TRY(add_random_inputs(model.inputs(), arguments.seed, inputs));

@@ -12,11 +12,15 @@ Result<int> run(const Arguments& arguments);
 Result<int> inspect(const Arguments& arguments);
 Result<int> compile(const Arguments& arguments);
 Result<int> bench(const Arguments& arguments);
+Result<int> bench_language(const Arguments& arguments);  // of bench, for language models
 Result<int> verify(const Arguments& arguments);
 Result<int> conformance(const Arguments& arguments);
 Result<int> ops(const Arguments& arguments);
 Result<int> info(const Arguments& arguments);
 Result<int> explain(const Arguments& arguments);
+Result<int> logits(const Arguments& arguments);
+Result<int> embed(const Arguments& arguments);
+Result<int> generate(const Arguments& arguments);
 
 // When main() began.
 extern const std::chrono::steady_clock::time_point process_start;

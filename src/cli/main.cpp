@@ -22,9 +22,9 @@ struct Command {
   Result<int> (*run)(const Arguments&);
 };
 constexpr Command kCommands[] = {
-    {"run", run},     {"inspect", inspect}, {"compile", compile},
-    {"bench", bench}, {"verify", verify},   {"conformance", conformance},
-    {"ops", ops},     {"info", info},       {"explain", explain},
+    {"run", run},         {"inspect", inspect},         {"compile", compile}, {"bench", bench},
+    {"verify", verify},   {"conformance", conformance}, {"ops", ops},         {"info", info},
+    {"explain", explain}, {"logits", logits},           {"embed", embed},     {"generate", generate},
 };
 
 // The first SIGINT asks; a second one kills, should something not listen.

@@ -1,12 +1,14 @@
 #include "engine/decoder.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/cpu.h"
 #include "base/memory.h"
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "engine/compiled.h"
+#include "ir/op_def.h"
 
 namespace tessera::engine {
 namespace {
@@ -21,6 +23,27 @@ Result<Tensor> integers(const std::vector<int64_t>& values, Dims shape) {
   return tensor;
 }
 
+// Of the products in which a weight is one operand.
+DecoderCost cost_of(const ir::Graph& graph) {
+  DecoderCost cost;
+  std::map<std::string_view, size_t> bytes;
+  double last = 0;
+  for (ir::NodeId n = 0; n < graph.node_count(); ++n) {
+    if (!graph.node(n).op->name.ends_with("linear")) continue;
+    const ir::Type& weight = *graph.type(graph.operands(n)[1]);
+    last = 2.0 * static_cast<double>(weight.shape[0].value()) * static_cast<double>(weight.shape[1].value());
+    const size_t stored = storage_bytes(weight.dtype, weight.shape[0].value() * weight.shape[1].value());
+    cost.flops_per_token += last;
+    cost.bytes_per_step += static_cast<double>(stored);
+    bytes[name(weight.dtype)] += stored;
+  }
+  cost.flops_per_token -= last;
+  size_t most = 0;
+  for (const auto& [type, total] : bytes)
+    if (total > most) most = total, cost.weights = type;
+  return cost;
+}
+
 std::string mebibytes(int64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
 
 }  // namespace
@@ -33,8 +56,9 @@ Result<std::unique_ptr<Decoder>> Decoder::make(const transformer::Source& source
   decoder->context_ = options.context > 0 ? options.context : source.config.context;
   if (source.config.positions > 0)
     decoder->context_ = std::min(decoder->context_, source.config.positions - source.config.position_offset);
-  TESSERA_ASSIGN(ir::Graph graph, transformer::build(source.config, *source.weights,
-                                                     {.logits = options.logits, .cache = options.cache}));
+  TESSERA_ASSIGN(ir::Graph graph,
+                 transformer::build(source.config, *source.weights,
+                                    {.logits = options.logits, .cache = options.cache, .exact = options.exact}));
   decoder->weight_bytes_ = constant_bytes(graph);
   const int64_t sequences = std::max<int64_t>(options.sequences, 1);
   decoder->pages_each_ = ceil_div(decoder->context_, kPageRows);
@@ -48,14 +72,13 @@ Result<std::unique_ptr<Decoder>> Decoder::make(const transformer::Source& source
                 "a cache for {} sequences of {} tokens takes {}, but {} are available; a smaller context takes less",
                 sequences, decoder->context_, mebibytes(row * slots), mebibytes(available));
   decoder->cache_bytes_ = row * slots;
+  decoder->cost_ = cost_of(graph);
+  decoder->cost_.cache_bytes_per_token = static_cast<double>(row);
   for (int64_t i = 0; i < states; ++i) {
     TESSERA_ASSIGN(Tensor state, Tensor::make(options.cache, shape));
     decoder->states_.emplace_back(std::move(state));
   }
   decoder->pool_ = std::make_unique<runtime::PagePool>(pages, kPageRows);
-  if (options.reference) {
-    return fail(Code::unsupported_feature, "the reference interpreter keeps no cache between steps");
-  }
   CompileOptions compile_options;
   compile_options.pool = std::make_shared<ThreadPool>(options.threads > 0 ? options.threads : usable_cores());
   compile_options.optimisation = options.optimisation;
@@ -148,7 +171,8 @@ Result<Tensor> Decoder::step(std::span<const Segment> segments, const std::atomi
   TESSERA_ASSIGN(const std::vector<Value> values, inputs(segments));
   ExecuteReport report;
   TESSERA_ASSIGN(std::vector<Value> outputs, executable_->run(values, {.stop = stop}, report));
-  if (report.failed_assumption) return fail(Code::internal, "a step does not fit its graph: {}", *report.failed_assumption);
+  if (report.failed_assumption)
+    return fail(Code::internal, "a step does not fit its graph: {}", *report.failed_assumption);
   for (const Segment& segment : segments) {
     Sequence& s = open_[static_cast<size_t>(segment.sequence)];
     s.tokens.insert(s.tokens.end(), segment.tokens.begin(), segment.tokens.end());

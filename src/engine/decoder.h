@@ -15,12 +15,12 @@ namespace tessera::engine {
 struct DecoderOptions {
   int threads = 0;
   int optimisation = 2;
-  bool reference = false;
-  bool logits = true;           // else the last hidden state
+  bool logits = true;  // else the last hidden state
   DType cache = DType::f32;
-  int64_t context = 0;          // tokens of a sequence; 0: what the model was made for
-  int64_t sequences = 1;        // that are open at once
-  int64_t chunk = 512;          // tokens of a step at most
+  bool exact = false;     // activations are not rounded to what the weights' type suggests
+  int64_t context = 0;    // tokens of a sequence; 0: what the model was made for
+  int64_t sequences = 1;  // that are open at once
+  int64_t chunk = 512;    // tokens of a step at most
 };
 
 // One sequence's part of a step.
@@ -28,6 +28,14 @@ struct Segment {
   int sequence;
   std::span<const int64_t> tokens;
   bool all = false;  // results of all its tokens, not only of the last one
+};
+
+// What a step costs at best.
+struct DecoderCost {
+  double flops_per_token = 0;        // of the products with weights, the last one left out: a prompt needs it once
+  double bytes_per_step = 0;         // of the weights that every step reads
+  double cache_bytes_per_token = 0;  // of keys and values, of each token before
+  std::string weights;               // the type of most of them
 };
 
 // Not thread-safe.
@@ -40,7 +48,9 @@ class Decoder {
   // length() says how many of them need not be given to step().
   Result<int> open(std::span<const int64_t> tokens = {});
   void close(int sequence);
-  int64_t length(int sequence) const { return static_cast<int64_t>(open_[static_cast<size_t>(sequence)].tokens.size()); }
+  int64_t length(int sequence) const {
+    return static_cast<int64_t>(open_[static_cast<size_t>(sequence)].tokens.size());
+  }
   int64_t context() const { return context_; }
 
   // f32 [rows, vocabulary or width]: results in the order of segments and their tokens. E0505 for tokens that the model
@@ -52,6 +62,7 @@ class Decoder {
   int64_t cache_bytes() const { return cache_bytes_; }
   int64_t weight_bytes() const { return weight_bytes_; }
   const transformer::Config& config() const { return config_; }
+  const DecoderCost& cost() const { return cost_; }
   SessionStatistics statistics() const;
 
  private:
@@ -68,6 +79,7 @@ class Decoder {
   transformer::Config config_;
   DecoderOptions options_;
   int64_t context_ = 0, pages_each_ = 0, cache_bytes_ = 0, weight_bytes_ = 0;
+  DecoderCost cost_;
   std::unique_ptr<const Executable> executable_;
   std::vector<Value> states_;
   std::unique_ptr<runtime::PagePool> pool_;

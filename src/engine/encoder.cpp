@@ -166,7 +166,8 @@ Result<Tensor> Encoder::pooled(std::span<const EncoderText> texts, const std::at
   if (!config_.pooler) return fail(Code::unsupported_feature, "the model has no pooling layer of its own");
   TESSERA_ASSIGN(Tensor vectors, Tensor::make(DType::f32, {static_cast<int64_t>(texts.size()), config_.width}));
   TESSERA_TRY(run(texts, stop, [&](size_t i, const float*, const float* pooled) {
-    std::copy_n(pooled, config_.width, vectors.as<float>() + static_cast<int64_t>(i) * config_.width);
+    if (pooled != nullptr)
+      std::copy_n(pooled, config_.width, vectors.as<float>() + static_cast<int64_t>(i) * config_.width);
   }));
   return vectors;
 }

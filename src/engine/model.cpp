@@ -1,6 +1,7 @@
 #include "engine/model.h"
 
 #include "base/result.h"
+#include "engine/language.h"
 #include "import/onnx/import.h"
 #include "import/onnx/proto.h"
 #include "ir/graph_file.h"
@@ -73,6 +74,16 @@ Result<std::shared_ptr<Model::Impl>> Model::Impl::open(std::span<const std::byte
   return impl;
 }
 
+Result<std::shared_ptr<Model::Impl>> Model::Impl::open_language(const std::string& path, LoadOptions options) {
+  auto impl = std::make_shared<Impl>();
+  TESSERA_ASSIGN(impl->source_, engine::open_language_model(path));
+  impl->path_ = path;
+  impl->format_ = Format::language;
+  impl->options_ = std::move(options);
+  TESSERA_TRY(impl->read_text());
+  return impl;
+}
+
 Status Model::Impl::read_onnx() {
   Result<ir::Graph> graph = make_graph({}, false);
   if (graph) {
@@ -110,16 +121,25 @@ bool Model::Impl::may_decide(const Value& input) {
          tensor->count() <= kMostDeciding;
 }
 
+// To the sizes that the user told.
+Result<ir::Graph> Model::Impl::narrowed(ir::Graph graph) const {
+  for (const DimRange& range : options_.dims)
+    if (const std::optional<Dim> symbol = graph.dims().find(range.name))
+      TESSERA_TRY(graph.dims().narrow(*symbol, {range.lo, range.hi}));
+  TESSERA_TRY(graph.compact());
+  return graph;
+}
+
 Result<ir::Graph> Model::Impl::make_graph(std::span<const Value> inputs, bool values) const {
   if (format_ == Format::text) {
     const std::string_view text(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
     TESSERA_ASSIGN(ir::Graph graph,
                    path_.empty() ? ir::parse_graph(text, ops::find_op) : ir::load_graph(path_, ops::find_op));
-    for (const DimRange& range : options_.dims)
-      if (const std::optional<Dim> symbol = graph.dims().find(range.name))
-        TESSERA_TRY(graph.dims().narrow(*symbol, {range.lo, range.hi}));
-    TESSERA_TRY(graph.compact());
-    return graph;
+    return narrowed(std::move(graph));
+  }
+  if (format_ == Format::language) {
+    TESSERA_ASSIGN(ir::Graph graph, transformer::build(source_->config, *source_->weights, {}));
+    return narrowed(std::move(graph));
   }
   if (format_ == Format::artifact)
     return fail(Code::unsupported_feature,
@@ -163,6 +183,10 @@ void Model::Impl::release(const void* data, size_t bytes) const {
 }
 
 Result<Model> Model::load(const std::string& path, LoadOptions options) {
+  if (engine::is_language_model(path)) {
+    TESSERA_ASSIGN(std::shared_ptr<Impl> language, Impl::open_language(path, std::move(options)));
+    return Model(std::move(language));
+  }
   TESSERA_ASSIGN(std::shared_ptr<const MappedFile> file, MappedFile::open(path));
   Result<std::shared_ptr<Impl>> impl = Impl::open(file->bytes(), file, file, folder_of(path), std::move(options));
   if (!impl) return tl::unexpected<Error>(std::move(impl.error()).within("loading '" + path + "'"));

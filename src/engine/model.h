@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/file.h"
+#include "import/transformer/source.h"
 #include "ir/graph.h"
 #include "plan/plan.h"
 #include "tessera/session.h"
@@ -15,12 +16,15 @@ namespace tessera {
 // several threads. Making one again from the mapped file is cheap.
 class Model::Impl {
  public:
-  enum class Format : uint8_t { onnx, text, artifact };
+  enum class Format : uint8_t { onnx, text, artifact, language };
 
   // `keep` keeps `bytes` alive; `file` is the same where they are a mapped file's, else null.
   static Result<std::shared_ptr<Impl>> open(std::span<const std::byte> bytes, std::shared_ptr<const void> keep,
                                             std::shared_ptr<const MappedFile> file, std::string folder,
                                             LoadOptions options);
+
+  // A Hugging Face folder or a GGUF file: its graph takes the inputs that import/transformer/build.h describes.
+  static Result<std::shared_ptr<Impl>> open_language(const std::string& path, LoadOptions options);
 
   // A graph for any sizes. E0317 when the model's form depends on values of its inputs.
   Result<ir::Graph> graph();
@@ -39,11 +43,13 @@ class Model::Impl {
   // Empty for models from memory.
   const std::string& path() const { return path_; }
   Format format() const { return format_; }
+  const std::optional<transformer::Source>& source() const { return source_; }
 
  private:
   Status read_onnx();
   Status read_text();
   Status read_artifact();
+  Result<ir::Graph> narrowed(ir::Graph graph) const;
   // `inputs` empty: for any sizes.
   Result<ir::Graph> make_graph(std::span<const Value> inputs, bool values) const;
 
@@ -51,6 +57,7 @@ class Model::Impl {
   std::shared_ptr<const void> keep_;
   std::shared_ptr<const MappedFile> file_;
   std::string path_;
+  std::optional<transformer::Source> source_;  // of language models
   std::string folder_;
   Format format_ = Format::onnx;
   LoadOptions options_;

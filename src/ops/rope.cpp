@@ -31,10 +31,10 @@ constinit const OpDef rope_op = {
           X first = slice(x, 2, 0, pairs, step);
           X second = slice(x, 2, a.flag("interleaved") ? Dim(1) : pairs, pairs, step);
           X left = first * c - second * s, right = second * c + first * s;
-          X turned = a.flag("interleaved")
-                         ? reshape(concat({unsqueeze(left, {3}), unsqueeze(right, {3})}, 3), {n, heads, 2 * pairs})
-                         : concat({left, right}, 2);
-          return concat({turned, slice(x, 2, 2 * pairs, width - 2 * pairs)}, 2);
+          X turned = a.flag("interleaved") ? ir::reshape(ir::concat({unsqueeze(left, {3}), unsqueeze(right, {3})}, 3),
+                                                         {n, heads, 2 * pairs})
+                                           : ir::concat({left, right}, 2);
+          return ir::concat({turned, slice(x, 2, 2 * pairs, width - 2 * pairs)}, 2);
         },
 };
 

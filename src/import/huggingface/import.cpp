@@ -82,23 +82,6 @@ Status read_ids(const std::string& folder, Fields& fields, Config& c) {
   return more.status();
 }
 
-Status check(const Config& c) {
-  const auto positive = [](int64_t n, int64_t most) { return n > 0 && n <= most; };
-  if (!positive(c.vocabulary, 1 << 24) || !positive(c.width, 1 << 20) || !positive(c.heads, 1 << 14) ||
-      !positive(c.groups, c.heads) || c.heads % c.groups != 0 || !positive(c.head_width, 1 << 14) ||
-      !positive(c.feed_width, 1 << 22) || !positive(c.context, int64_t{1} << 32))
-    return fail(Code::shape_invalid,
-                "config.json describes {} tokens, a width of {}, {} heads of {} in {} groups, networks of {} and a "
-                "context of {}",
-                c.vocabulary, c.width, c.heads, c.head_width, c.groups, c.feed_width, c.context);
-  for (const transformer::Layer& layer : c.layers)
-    if (layer.experts && (!positive(c.experts.count, 1 << 14) || !positive(c.experts.used, c.experts.count) ||
-                          !positive(c.experts.width, 1 << 22)))
-      return fail(Code::shape_invalid, "config.json describes {} of {} experts of {}", c.experts.used, c.experts.count,
-                  c.experts.width);
-  return {};
-}
-
 // What sentence-transformers stores beside a model: modules.json names the steps after it.
 Status read_pooling(const std::string& folder, transformer::Source& source) {
   source.pooling = source.config.decoder ? Pooling::last : Pooling::mean;
@@ -148,7 +131,7 @@ Result<transformer::Source> open(const std::string& folder) {
   family->read(fields, config);
   TESSERA_TRY(read_ids(folder, fields, config));
   TESSERA_TRY(fields.status());
-  TESSERA_TRY(check(config));
+  TESSERA_TRY(transformer::check(config));
   TESSERA_ASSIGN(SafetensorsFolder files, open_safetensors(folder));
   auto weights = std::make_shared<FolderWeights>(std::move(files), *family);
   config.pooler = !config.decoder && weights->has({Part::pooler});

@@ -11,12 +11,16 @@ namespace {
 class ModelBuilder {
  public:
   ModelBuilder(const Config& config, const Weights& weights, const BuildOptions& options)
-      : c_(config), o_(options), graph_(std::make_shared<ir::Context>()), b_(graph_), parts_(b_, config, weights) {
+      : c_(config),
+        o_(options),
+        graph_(std::make_shared<ir::Context>()),
+        b_(graph_),
+        parts_(b_, config, weights, options) {
     graph_.name = config.architecture;
   }
 
   Result<ir::Graph> build() {
-    TESSERA_TRY(b_.dims().narrow(b_.dims().symbol("sequences"), {1, INT64_MAX}));
+    TESSERA_TRY(b_.dims().narrow(c_.decoder ? size("sequences") : size("bounds"), {c_.decoder ? 1 : 2, INT64_MAX}));
     declare_inputs();
     X x = embed();
     for (int layer = 0; layer < static_cast<int>(c_.layers.size()) && b_.ok(); ++layer) x = add_layer(x, layer);
@@ -36,7 +40,7 @@ class ModelBuilder {
   Dim size(std::string_view name) { return b_.dims().symbol(name); }
 
   void declare_inputs() {
-    const Dim tokens = size("tokens"), sequences = size("sequences");
+    const Dim tokens = size("tokens"), sequences = c_.decoder ? size("sequences") : size("bounds") - 1;
     ids_ = input("ids", DType::i64, {tokens});
     positions_ = input("positions", DType::i64, {tokens});
     starts_ = input("starts", DType::i64, {sequences + 1});

@@ -34,6 +34,7 @@ constexpr int64_t kPageRows = 64;
 struct BuildOptions {
   bool logits = true;        // of decoders; else the last hidden state
   DType cache = DType::f32;  // of keys and values
+  bool exact = false;        // activations stay f32 for weights of any type
 };
 
 // A decoder takes a step of several sequences at once, whose tokens lie one after another:
@@ -43,8 +44,8 @@ struct BuildOptions {
 //   [slots, groups, head]
 // and gives logits f32[rows, vocabulary] or hidden f32[rows, width].
 //
-// An encoder takes ids i64[tokens], positions i64[tokens], starts i64[sequences + 1] and, where the model has them,
-// types i64[tokens]; it gives hidden f32[tokens, width] and, where the model has one, pooled f32[sequences, width].
+// An encoder takes ids i64[tokens], positions i64[tokens], starts i64[bounds] and, where the model has them,
+// types i64[tokens]; it gives hidden f32[tokens, width] and, where the model has one, pooled f32[bounds - 1, width].
 //
 // E0202 and E0312 name a weight that is missing or of another shape, with what was expected.
 Result<ir::Graph> build(const Config& config, const Weights& weights, const BuildOptions& options);

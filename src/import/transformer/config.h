@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
+
 namespace tessera::transformer {
 
 enum class Activation : uint8_t { silu, gelu, gelu_tanh, relu };
@@ -80,6 +82,9 @@ struct Config {
   int64_t bos = -1, pad = -1;
   std::vector<int64_t> eos;
 };
+
+// E0313 for sizes that no model has.
+Status check(const Config& config);
 
 // The parts that weights play.
 enum class Part : uint8_t {
