@@ -184,6 +184,10 @@ const CommandSpec kCommands[] = {
        app.add_option("--runs", draft.arguments.runs, "runs that are measured (default 20), after two that are not")
            ->check(CLI::Range(1, 1000000))
            ->type_name("N");
+       app.add_option("--save-inputs", draft.arguments.output, "folder that the inputs are written to, as NAME.npy")
+           ->type_name("FOLDER");
+       app.add_flag("--serve", draft.arguments.serve,
+                    "stay up: for each line on stdin, a number of runs, measure and print one JSON object");
        add_running(app, draft);
        add_reference(app, draft);
        add_json(app, draft);

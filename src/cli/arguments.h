@@ -47,6 +47,7 @@ struct Arguments {
   bool json = false;
   bool text = false;
   LanguageArguments language;
+  bool serve = false;
 };
 
 // What a command line that asks for nothing to be done ends with: help, or the version.

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <cstdio>
 
 #include "base/cpu.h"
 #include "base/measure.h"
@@ -12,6 +14,7 @@
 #include "engine/cost.h"
 #include "engine/language.h"
 #include "engine/model.h"
+#include "engine/values.h"
 
 namespace tessera::cli {
 namespace {
@@ -37,12 +40,11 @@ struct Timing {
 };
 
 // Two runs that are not counted come first: the first one touches all memory, the second tells what stays resident.
-Result<Timing> measure(const Session& session, std::span<const NamedValue> inputs, int runs) {
-  constexpr int kWarmUp = 2;
+Result<Timing> measure(const Session& session, std::span<const NamedValue> inputs, int runs, int warm_up = 2) {
   Timing timing;
   timing.load_ms = ms(Clock::now() - process_start);
   Progress progress;
-  for (int i = -kWarmUp; i < runs; ++i) {
+  for (int i = -warm_up; i < runs; ++i) {
     if (i >= 0) progress.show(fmt::format("run {} of {}", i + 1, runs));
     const Clock::time_point begin = Clock::now();
     TESSERA_TRY(session.run(inputs, {.stop = &stop_requested}));
@@ -52,6 +54,38 @@ Result<Timing> measure(const Session& session, std::span<const NamedValue> input
   }
   std::sort(timing.runs_ms.begin(), timing.runs_ms.end());
   return timing;
+}
+
+// Measures again for each number of runs on stdin: whoever asks takes turns with another program. An unmeasured run
+// first wakes the threads.
+Result<int> serve(const Session& session, std::span<const NamedValue> inputs) {
+  std::string line;
+  for (int c = 0; (c = std::getc(stdin)) != EOF && !stop_requested.load();) {
+    if (c != '\n') {
+      line += static_cast<char>(c);
+      continue;
+    }
+    int runs = 0;
+    const auto [end, problem] = std::from_chars(line.data(), line.data() + line.size(), runs);
+    if (problem != std::errc() || end != line.data() + line.size() || runs < 1)
+      return fail(Code::usage, "expected a number of runs on stdin, got '{}'", line);
+    TESSERA_ASSIGN(const Timing timing, measure(session, inputs, runs, 1));
+    print_json({{"median_ms", timing.median()}, {"min_ms", timing.runs_ms.front()}, {"p90_ms", timing.at(0.9)}});
+    std::fflush(stdout);
+    line.clear();
+  }
+  return 0;
+}
+
+// Writes the inputs for another program to read.
+Result<Json> save_inputs(const std::string& folder, std::span<const NamedValue> inputs) {
+  Json list = Json::array();
+  if (folder.empty()) return list;
+  for (const NamedValue& input : inputs) {
+    TESSERA_ASSIGN(std::string file, engine::write_value(folder, input));
+    list.push_back({{"name", input.name}, {"file", std::move(file)}});
+  }
+  return list;
 }
 
 // The graph's cost at the sizes of these inputs; nothing where a size is only known during the run.
@@ -84,7 +118,9 @@ Result<int> bench(const Arguments& arguments) {
   TESSERA_ASSIGN(const Model model, Model::load(arguments.subject, {arguments.dims}));
   TESSERA_ASSIGN(std::vector<NamedValue> inputs, read_inputs(model.inputs(), arguments.inputs, arguments.seed));
   TESSERA_TRY(add_random_inputs(model.inputs(), arguments.seed, inputs));
+  TESSERA_ASSIGN(Json saved, save_inputs(arguments.output, inputs));
   TESSERA_ASSIGN(const Session session, Session::create(model, arguments.session));
+  if (arguments.serve) return serve(session, inputs);
   TESSERA_ASSIGN(const Timing timing, measure(session, inputs, arguments.runs));
   const SessionStatistics facts = session.statistics();
   const ResidentSet at_end = resident_set();
@@ -115,7 +151,8 @@ Result<int> bench(const Arguments& arguments) {
                 {"host_steps", facts.host_steps},
                 {"bytes_moved", or_null(bytes)},
                 {"flops", or_null(flops)},
-                {"percent_of_limit", or_null(percent)}});
+                {"percent_of_limit", or_null(percent)},
+                {"inputs", std::move(saved)}});
     return 0;
   }
   say("median {:.3f} ms, min {:.3f} ms, p90 {:.3f} ms of {} runs ({}, {} threads)\n", timing.median(),
