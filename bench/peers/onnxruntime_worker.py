@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """A worker that runs a model on ONNX Runtime's C library: see interleave.py.
 
 usage: onnxruntime_worker.py LIBRARY MODEL.onnx THREADS NAME=FILE.npy ...
