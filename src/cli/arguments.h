@@ -29,6 +29,8 @@ struct LanguageArguments {
   bool serve = false;
   std::string pooling;  // "": as the model's files say
   bool normalise = false;
+  bool compare = false;
+  int64_t stride = 0;
   std::string file;
 };
 

@@ -40,7 +40,8 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-constexpr int64_t kBeginning = 8;  // tokens that a sequence has before it is extended, as llama.cpp's own measure has it
+constexpr int64_t kBeginning =
+    8;  // tokens that a sequence has before it is extended, as llama.cpp's own measure has it
 
 // One round: every sequence reads a prompt; then sequences of a few tokens are extended together.
 Result<Rates> run_round(engine::Decoder& decoder, const Arguments& arguments, int64_t round) {
