@@ -114,9 +114,12 @@ void add_sampling(CLI::App& app, Draft& draft) {
 }
 
 const CommandSpec kCommands[] = {
-    {"generate", "Continue a text with a language model", "tessera generate model.gguf --prompt-ids 1,403 --json",
+    {"generate", "Continue a text with a language model", "tessera generate model.gguf --prompt 'Once upon a time'",
      [](CLI::App& app, Draft& draft) {
        add_language_model(app, draft);
+       app.add_option("--prompt", draft.arguments.language.prompts, "the text to continue; again for another sequence")
+           ->type_name("TEXT")
+           ->allow_extra_args(false);
        add_sampling(app, draft);
        add_cache(app, draft);
      }},
@@ -127,10 +130,29 @@ const CommandSpec kCommands[] = {
        app.add_option("-o,--output", draft.arguments.output, "the .npy file to write")->required()->type_name("FILE");
        add_cache(app, draft);
      }},
-    {"embed", "Turn texts into vectors", "tessera embed model-folder --ids 101,2023,102 --pooling mean --json",
+    {"perplexity", "Say how well a language model foresees a text", "tessera perplexity model.gguf text.txt --ctx 512",
+     [](CLI::App& app, Draft& draft) {
+       LanguageArguments& language = draft.arguments.language;
+       app.add_option("MODEL", draft.arguments.subject, "a Hugging Face folder, or a GGUF file")->required();
+       app.add_option("FILE", language.file, "the text")->required();
+       app.add_option("--stride", language.stride,
+                      "tokens scored in a window; those before only lead to them "
+                      "(default: half of --ctx)")
+           ->check(CLI::PositiveNumber)
+           ->type_name("N");
+       add_cache(app, draft);
+       add_running(app, draft);
+       add_json(app, draft);
+     }},
+    {"embed", "Turn texts into vectors", "tessera embed model-folder --text 'A dog.' --text 'A cat.' --compare",
      [](CLI::App& app, Draft& draft) {
        add_language_model(app, draft);
        LanguageArguments& language = draft.arguments.language;
+       app.add_option("--text", language.prompts, "a text; may be repeated")
+           ->type_name("TEXT")
+           ->allow_extra_args(false);
+       app.add_option("--file", language.file, "a file with a text a line (- is the input)")->type_name("FILE");
+       app.add_flag("--compare", language.compare, "a table of the cosines between all vectors instead");
        app.add_option("--types", language.types, "token types of a single sequence")->type_name("A,B,C");
        app.add_option("--pooling", language.pooling,
                       "none (a vector a token), mean, cls, last, or pooler: the model's own layer (default: what the "
@@ -180,6 +202,8 @@ const CommandSpec kCommands[] = {
        app.add_option("--sequences", language.bench_sequences, "of a language model: extended together (default 1)")
            ->check(CLI::PositiveNumber)
            ->type_name("N");
+       app.add_flag("--serve", language.serve,
+                    "of a language model: stay up, and measure as many rounds as each line of the input says");
        add_cache(app, draft);
        app.add_option("--runs", draft.arguments.runs, "runs that are measured (default 20), after two that are not")
            ->check(CLI::Range(1, 1000000))

@@ -1,6 +1,7 @@
 // bench for language models: reading a prompt, and extending sequences token by token.
 #include <algorithm>
 #include <chrono>
+#include <iostream>
 
 #include "base/cpu.h"
 #include "base/measure.h"
@@ -34,21 +35,37 @@ std::vector<int64_t> tokens_of(const Arguments& arguments, int64_t vocabulary) {
   return ids;
 }
 
-// One round: every sequence reads the prompt, then all are extended together.
-Result<Rates> run_round(engine::Decoder& decoder, const Arguments& arguments, int round) {
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+constexpr int64_t kBeginning =
+    8;  // tokens that a sequence has before it is extended, as llama.cpp's own measure has it
+
+// One round: every sequence reads a prompt; then sequences of a few tokens are extended together.
+Result<Rates> run_round(engine::Decoder& decoder, const Arguments& arguments, int64_t round) {
   const LanguageArguments& l = arguments.language;
-  std::vector<int> open;
-  std::vector<std::vector<int64_t>> next(static_cast<size_t>(l.bench_sequences), std::vector<int64_t>{0});
+  const int64_t vocabulary = decoder.config().vocabulary;
+  std::vector<int64_t> ids = tokens_of(arguments, vocabulary);
+  Rates rates;
   Clock::time_point begin = Clock::now();
   for (int64_t i = 0; i < l.bench_sequences; ++i) {
     TESSERA_ASSIGN(const int sequence, decoder.open());
-    open.push_back(sequence);
-    std::vector<int64_t> ids = tokens_of(arguments, decoder.config().vocabulary);
-    ids[0] = (round * l.bench_sequences + i) % decoder.config().vocabulary;
+    ids[0] = (round * l.bench_sequences + i) % vocabulary;
     TESSERA_TRY(decoder.feed(sequence, ids, false, &stop_requested));
+    decoder.close(sequence);
   }
-  Rates rates;
   rates.prefill = static_cast<double>(l.bench_prompt * l.bench_sequences) / seconds_since(begin);
+  std::vector<int> open;
+  std::vector<std::vector<int64_t>> next;
+  for (int64_t i = 0; i < l.bench_sequences; ++i) {
+    TESSERA_ASSIGN(const int sequence, decoder.open());
+    open.push_back(sequence);
+    next.push_back({i % vocabulary});
+    const std::vector<int64_t> beginning(static_cast<size_t>(kBeginning), i % vocabulary);
+    TESSERA_TRY(decoder.feed(sequence, beginning, false, &stop_requested));
+  }
   begin = Clock::now();
   for (int64_t i = 0; i < l.bench_gen; ++i) {
     std::vector<engine::Segment> segments;
@@ -64,9 +81,22 @@ Result<Rates> run_round(engine::Decoder& decoder, const Arguments& arguments, in
   return rates;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+// Rounds on demand: a line of stdin says how many, a line of stdout what came of them.
+Result<int> serve(engine::Decoder& decoder, const Arguments& arguments) {
+  int64_t round = 0;
+  for (std::string line; std::getline(std::cin, line);) {
+    const int64_t wanted = std::clamp<int64_t>(std::atoll(line.c_str()), 1, 1000);
+    std::vector<double> prefill, decode;
+    for (int64_t i = 0; i <= wanted; ++i) {
+      TESSERA_ASSIGN(const Rates rates, run_round(decoder, arguments, round++));
+      if (i == 0) continue;
+      prefill.push_back(rates.prefill);
+      decode.push_back(rates.decode);
+    }
+    print_json({{"prefill_tokens_per_s", median(prefill)}, {"decode_tokens_per_s", median(decode)}});
+    std::fflush(stdout);
+  }
+  return 0;
 }
 
 }  // namespace
@@ -75,9 +105,10 @@ Result<int> bench_language(const Arguments& arguments) {
   const LanguageArguments& l = arguments.language;
   TESSERA_ASSIGN(const transformer::Source source, engine::open_language_model(arguments.subject));
   const engine::DecoderOptions options =
-      decoder_options(arguments, source.config, l.bench_sequences, l.bench_prompt + l.bench_gen);
+      decoder_options(arguments, source.config, l.bench_sequences, std::max(l.bench_prompt, kBeginning + l.bench_gen));
   TESSERA_ASSIGN(const std::unique_ptr<engine::Decoder> decoder, engine::Decoder::make(source, options));
   const double load_ms = 1000 * std::chrono::duration<double>(Clock::now() - process_start).count();
+  if (l.serve) return serve(*decoder, arguments);
   std::vector<double> prefill, decode;
   Progress progress;
   ResidentSet resident;
@@ -98,7 +129,7 @@ Result<int> bench_language(const Arguments& arguments) {
   // At best a prompt takes the arithmetic of its products, a step one reading of the weights and of all keys and
   // values.
   const double prefill_limit = gflops * 1e9 / cost.flops_per_token;
-  const double tokens = static_cast<double>(l.bench_prompt) + static_cast<double>(l.bench_gen) / 2;
+  const double tokens = static_cast<double>(kBeginning) + static_cast<double>(l.bench_gen) / 2;
   const double step_bytes =
       cost.bytes_per_step + cost.cache_bytes_per_token * tokens * static_cast<double>(l.bench_sequences);
   const double decode_limit = bandwidth * 1e9 / step_bytes * static_cast<double>(l.bench_sequences);

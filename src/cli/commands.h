@@ -21,6 +21,7 @@ Result<int> explain(const Arguments& arguments);
 Result<int> logits(const Arguments& arguments);
 Result<int> embed(const Arguments& arguments);
 Result<int> generate(const Arguments& arguments);
+Result<int> perplexity(const Arguments& arguments);
 
 // When main() began.
 extern const std::chrono::steady_clock::time_point process_start;

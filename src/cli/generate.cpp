@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "base/result.h"
+#include "cli/answer.h"
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/json.h"
@@ -45,8 +46,8 @@ Result<runtime::SamplingOptions> sampling_of(const Arguments& arguments) {
 
 double rate(int64_t tokens, double ms) { return ms > 0 ? 1000 * static_cast<double>(tokens) / ms : 0; }
 
-Json describe(const engine::Generated& generated, const engine::GenerateRequest& request) {
-  Json object{{"text", nullptr},
+Json describe(const engine::Generated& generated, const engine::GenerateRequest& request, const Answer* answer) {
+  Json object{{"text", answer != nullptr ? Json(answer->text()) : Json()},
               {"token_ids", generated.tokens},
               {"prompt_tokens", request.prompt.size()},
               {"shared_tokens", generated.shared_tokens},
@@ -63,24 +64,65 @@ Json describe(const engine::Generated& generated, const engine::GenerateRequest&
   return object;
 }
 
+// The tokens of all prompts: texts first, then those given as ids.
+Result<std::vector<std::vector<int64_t>>> prompts_of(const LanguageArguments& l, const text::Tokenizer* tokenizer) {
+  std::vector<std::vector<int64_t>> prompts;
+  for (const std::string& prompt : l.prompts) {
+    TESSERA_ASSIGN(const text::Encoding encoding, tokenizer->encode(prompt));
+    prompts.emplace_back(encoding.ids.begin(), encoding.ids.end());
+  }
+  for (const std::string& list : l.ids) {
+    TESSERA_ASSIGN(std::vector<int64_t> ids, parse_ids(list));
+    prompts.push_back(std::move(ids));
+  }
+  if (prompts.empty()) return fail(Code::usage, "there is nothing to continue: give --prompt or --prompt-ids");
+  return prompts;
+}
+
+void print_answers(const std::vector<engine::Generated>& results, const std::vector<Answer>& answers) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (answers.empty())
+      say("{}\n", fmt::join(results[i].tokens, ","));
+    else if (results.size() > 1)
+      say("{}\n", answers[i].text());
+    else
+      say("\n");  // the text came as it was made
+  }
+}
+
 }  // namespace
 
 Result<int> generate(const Arguments& arguments) {
   const LanguageArguments& l = arguments.language;
   TESSERA_ASSIGN(const runtime::SamplingOptions sampling, sampling_of(arguments));
   TESSERA_ASSIGN(const transformer::Source source, engine::open_language_model(arguments.subject));
+  // Ids need no tokenizer, and then a model without one gives no text.
+  Result<text::Tokenizer> loaded = text::Tokenizer::load(arguments.subject);
+  if (!loaded && (!l.prompts.empty() || !l.stops.empty())) return tl::unexpected<Error>(std::move(loaded.error()));
+  const text::Tokenizer* tokenizer = loaded ? &*loaded : nullptr;
+  TESSERA_ASSIGN(const std::vector<std::vector<int64_t>> prompts, prompts_of(l, tokenizer));
+
+  const bool streams = !arguments.json && prompts.size() == 1;
+  std::vector<Answer> answers;
+  for (size_t i = 0; tokenizer != nullptr && i < prompts.size(); ++i)
+    answers.emplace_back(*tokenizer, l.stops, [streams](std::string_view piece) {
+      if (!streams) return;
+      say("{}", piece);
+      std::fflush(stdout);
+    });
   std::vector<engine::GenerateRequest> requests;
   int64_t longest = 0;
-  for (const std::string& list : l.ids) {
+  for (size_t i = 0; i < prompts.size(); ++i) {
     engine::GenerateRequest request;
-    TESSERA_ASSIGN(request.prompt, parse_ids(list));
+    request.prompt = prompts[i];
     request.sampling = sampling;
     request.max_tokens = l.max_tokens;
     if (!l.ignore_eos) request.eos = source.config.eos;
+    if (tokenizer != nullptr)
+      request.on_token = [&answers, i](const runtime::Choice& choice) { return answers[i].push(choice.token); };
     longest = std::max(longest, static_cast<int64_t>(request.prompt.size()));
     requests.push_back(std::move(request));
   }
-  if (requests.empty()) return fail(Code::usage, "there is nothing to continue: give --prompt-ids");
   TESSERA_ASSIGN(
       const std::unique_ptr<engine::Decoder> decoder,
       engine::Decoder::make(source, decoder_options(arguments, source.config, static_cast<int64_t>(requests.size()),
@@ -88,13 +130,18 @@ Result<int> generate(const Arguments& arguments) {
   engine::GenerateReport report;
   TESSERA_ASSIGN(const std::vector<engine::Generated> results,
                  engine::generate(*decoder, requests, &report, &stop_requested));
+  for (Answer& answer : answers) answer.finish();
   if (!arguments.json) {
-    for (const engine::Generated& result : results) say("{}\n", fmt::join(result.tokens, ","));
-    say("{:.1f} tokens/s of prompt, {:.1f} tokens/s of answer\n", rate(report.prefill_tokens, report.prefill_ms),
-        rate(report.decode_tokens, report.decode_ms));
+    print_answers(results, answers);
+    fmt::print(stderr, "{:.1f} tokens/s of prompt, {:.1f} tokens/s of answer; {}\n",
+               rate(report.prefill_tokens, report.prefill_ms), rate(report.decode_tokens, report.decode_ms),
+               engine::name(results[0].finish));
     return 0;
   }
-  Json object = describe(results[0], requests[0]);
+  const auto tell = [&](size_t i) {
+    return describe(results[i], requests[i], answers.empty() ? nullptr : &answers[i]);
+  };
+  Json object = tell(0);
   object["prefill_ms"] = report.prefill_ms;
   object["decode_ms"] = report.decode_ms;
   object["tokens_per_s"] = rate(report.decode_tokens, report.decode_ms);
@@ -102,7 +149,7 @@ Result<int> generate(const Arguments& arguments) {
   object["kv_bytes"] = decoder->cache_bytes();
   if (results.size() > 1) {
     Json list = Json::array();
-    for (size_t i = 0; i < results.size(); ++i) list.push_back(describe(results[i], requests[i]));
+    for (size_t i = 0; i < results.size(); ++i) list.push_back(tell(i));
     object["sequences"] = std::move(list);
   }
   print_json(object);

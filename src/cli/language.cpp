@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <fstream>
+#include <iostream>
 
+#include "base/file.h"
 #include "base/result.h"
 #include "cli/commands.h"
 #include "cli/console.h"
@@ -10,6 +14,7 @@
 #include "engine/encoder.h"
 #include "engine/language.h"
 #include "formats/npy.h"
+#include "text/tokenizer.h"
 
 namespace tessera::cli {
 namespace {
@@ -101,18 +106,75 @@ Result<int> logits(const Arguments& arguments) {
   return 0;
 }
 
-Result<int> embed(const Arguments& arguments) {
+namespace {
+
+Result<std::vector<engine::EncoderText>> texts_of(const Arguments& arguments) {
   const LanguageArguments& l = arguments.language;
+  std::vector<std::string> lines = l.prompts;
+  std::ifstream file;
+  if (!l.file.empty() && l.file != "-") {
+    file.open(l.file);
+    if (!file) return fail(Code::file_not_found, "'{}' cannot be opened", l.file);
+  }
+  std::istream& in = l.file == "-" ? std::cin : file;
+  for (std::string line; !l.file.empty() && std::getline(in, line);)
+    if (!line.empty()) lines.push_back(line);
   std::vector<engine::EncoderText> texts;
+  if (!lines.empty()) {
+    TESSERA_ASSIGN(const text::Tokenizer tokenizer, text::Tokenizer::load(arguments.subject));
+    for (const std::string& line : lines) {
+      TESSERA_ASSIGN(const text::Encoding encoding, tokenizer.encode(line, {.file_limits = true}));
+      texts.push_back({{encoding.ids.begin(), encoding.ids.end()}, {}});
+    }
+  }
   for (const std::string& list : l.ids) {
     texts.emplace_back();
     TESSERA_ASSIGN(texts.back().ids, parse_ids(list));
   }
-  if (texts.empty()) return fail(Code::usage, "there is nothing to embed: give --ids");
-  if (!l.types.empty()) {
-    if (texts.size() != 1) return fail(Code::usage, "--types belongs to one sequence, but {} are given", texts.size());
-    TESSERA_ASSIGN(texts[0].types, parse_ids(l.types));
+  if (texts.empty()) return fail(Code::usage, "there is nothing to embed: give --text, --file or --ids");
+  if (l.types.empty()) return texts;
+  if (texts.size() != 1) return fail(Code::usage, "--types belongs to one sequence, but {} are given", texts.size());
+  TESSERA_ASSIGN(texts[0].types, parse_ids(l.types));
+  return texts;
+}
+
+// Cosines between the rows of x [N, C].
+Result<Tensor> cosines(const Tensor& x) {
+  const int64_t n = x.shape()[0], width = x.shape()[1];
+  TESSERA_ASSIGN(Tensor table, Tensor::make(DType::f32, {n, n}));
+  const auto product = [&](int64_t a, int64_t b) {
+    double sum = 0;
+    for (int64_t i = 0; i < width; ++i)
+      sum += static_cast<double>(x.as<float>()[a * width + i]) * x.as<float>()[b * width + i];
+    return sum;
+  };
+  for (int64_t a = 0; a < n; ++a)
+    for (int64_t b = 0; b < n; ++b) {
+      const double length = std::sqrt(product(a, a) * product(b, b));
+      table.as<float>()[a * n + b] = static_cast<float>(length > 0 ? product(a, b) / length : 0);
+    }
+  return table;
+}
+
+// Summed -log p of `tokens` after what came before them, from logits [tokens, vocabulary] of the positions before.
+double loss(const Tensor& logits, std::span<const int64_t> tokens) {
+  const int64_t width = logits.shape()[1];
+  double sum = 0;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const float* row = logits.as<float>() + static_cast<int64_t>(i) * width;
+    const double most = *std::max_element(row, row + width);
+    double total = 0;
+    for (int64_t j = 0; j < width; ++j) total += std::exp(row[j] - most);
+    sum += most + std::log(total) - row[tokens[i]];
   }
+  return sum;
+}
+
+}  // namespace
+
+Result<int> embed(const Arguments& arguments) {
+  const LanguageArguments& l = arguments.language;
+  TESSERA_ASSIGN(const std::vector<engine::EncoderText> texts, texts_of(arguments));
   TESSERA_ASSIGN(const transformer::Source source, engine::open_language_model(arguments.subject));
   TESSERA_ASSIGN(const std::unique_ptr<engine::Encoder> encoder,
                  engine::Encoder::make(
@@ -122,7 +184,49 @@ Result<int> embed(const Arguments& arguments) {
       l.pooling == "pooler" ? encoder->pooled(texts, &stop_requested)
                             : encoder->embed(texts, pooling_of(l.pooling, source.pooling), normalised, &stop_requested);
   if (!vectors) return tl::unexpected<Error>(std::move(vectors.error()));
-  TESSERA_TRY(tell(arguments, *vectors, "embeddings"));
+  if (l.compare) {
+    TESSERA_ASSIGN(vectors, cosines(*vectors));
+  }
+  TESSERA_TRY(tell(arguments, *vectors, l.compare ? "cosines" : "embeddings"));
+  return 0;
+}
+
+// Windows of --ctx tokens, each of which scores its last --stride; the first one scores all that have one before them.
+Result<int> perplexity(const Arguments& arguments) {
+  constexpr size_t kMaxText = size_t{1} << 30;
+  TESSERA_ASSIGN(const std::string text, read_file(arguments.language.file, kMaxText));
+  TESSERA_ASSIGN(const text::Tokenizer tokenizer, text::Tokenizer::load(arguments.subject));
+  TESSERA_ASSIGN(const text::Encoding encoding, tokenizer.encode(text));
+  const std::vector<int64_t> ids(encoding.ids.begin(), encoding.ids.end());
+  if (ids.size() < 2) return fail(Code::value_invalid, "the text has {} tokens, but scoring takes two", ids.size());
+  TESSERA_ASSIGN(const transformer::Source source, engine::open_language_model(arguments.subject));
+  const auto count = static_cast<int64_t>(ids.size());
+  const engine::DecoderOptions options = decoder_options(arguments, source.config, 1, count);
+  TESSERA_ASSIGN(const std::unique_ptr<engine::Decoder> decoder, engine::Decoder::make(source, options));
+  const int64_t window = std::max<int64_t>(decoder->context(), 2);
+  const int64_t stride = arguments.language.stride > 0 ? arguments.language.stride : std::max<int64_t>(window / 2, 1);
+  double nll = 0;
+  int64_t scored = 1;  // tokens that are scored, or have none before them
+  Progress progress;
+  while (scored < count) {
+    progress.show(fmt::format("{} of {} tokens", scored, count));
+    const int64_t end = std::min(count, scored == 1 ? window : scored + std::min(stride, window - 1));
+    const int64_t begin = std::max<int64_t>(0, end - window);
+    TESSERA_ASSIGN(const int sequence, decoder->open());
+    const auto part = std::span(ids).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+    TESSERA_ASSIGN(const Tensor logits, decoder->feed(sequence, part, true, &stop_requested));
+    decoder->close(sequence);
+    const int64_t width = logits.shape()[1], first = scored - begin - 1;
+    const Tensor rows = Tensor::borrow(DType::f32, {end - scored, width}, logits.as<float>() + first * width);
+    nll += loss(rows, std::span(ids).subspan(static_cast<size_t>(scored), static_cast<size_t>(end - scored)));
+    scored = end;
+  }
+  const double mean = nll / static_cast<double>(count - 1);
+  progress.clear();
+  if (arguments.json)
+    print_json({{"perplexity", std::exp(mean)}, {"tokens", count - 1}, {"nll", mean}});
+  else
+    say("perplexity {:.4f} of {} tokens\n", std::exp(mean), count - 1);
   return 0;
 }
 

@@ -22,9 +22,19 @@ struct Command {
   Result<int> (*run)(const Arguments&);
 };
 constexpr Command kCommands[] = {
-    {"run", run},         {"inspect", inspect},         {"compile", compile}, {"bench", bench},
-    {"verify", verify},   {"conformance", conformance}, {"ops", ops},         {"info", info},
-    {"explain", explain}, {"logits", logits},           {"embed", embed},     {"generate", generate},
+    {"run", run},
+    {"inspect", inspect},
+    {"compile", compile},
+    {"bench", bench},
+    {"verify", verify},
+    {"conformance", conformance},
+    {"ops", ops},
+    {"info", info},
+    {"explain", explain},
+    {"logits", logits},
+    {"embed", embed},
+    {"generate", generate},
+    {"perplexity", perplexity},
 };
 
 // The first SIGINT asks; a second one kills, should something not listen.
