@@ -1,0 +1,36 @@
+// The readers of tokenizer files. Each fills the parts that its file tells. Included only by sources of this folder.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "text/tokenizer_state.h"
+
+namespace tessera::text {
+
+// tokenizer.json: all but special ids and chat templates.
+Status read_tokenizer_json(std::string_view text, TokenizerState& state);
+
+// tokenizer_config.json: the special tokens' texts and flags, and the chat templates.
+struct TokenizerConfig {
+  struct Named {
+    std::string role;  // "bos_token"
+    AddedToken token;  // id is set only in `added`
+  };
+  std::vector<Named> special;
+  std::vector<AddedToken> added;  // added_tokens_decoder
+  std::vector<NamedTemplate> chat_templates;
+  std::string tokenizer_class;
+  std::optional<bool> add_bos, add_eos, lowercase, add_prefix_space, strip_accents, chinese_characters;
+
+  const AddedToken* find(std::string_view role) const;
+};
+Status read_tokenizer_config(std::string_view text, TokenizerConfig& config);
+
+// {"text": id}: the tokens of added_tokens.json.
+Status read_added_tokens_file(std::string_view text, TokenizerConfig& config);
+
+// Finds the ids of the special tokens that the config names.
+void name_special_tokens(const TokenizerConfig& config, TokenizerState& state);
+
+}  // namespace tessera::text
