@@ -27,13 +27,13 @@ X attention_scores(X q, X k, double scale, double softcap) {
 }
 
 X attention_mask(X scores, X mask, double fill) {
-  if (!mask) return scores;
+  if (!mask || !scores) return scores;
   return mask.dtype() == DType::boolean ? select(mask, scores, like(scores, fill))
                                         : scores + cast(mask, scores.dtype());
 }
 
 X attention_band(X scores, const Band& band) {
-  if (!band.high && !band.low && !band.lengths) return scores;
+  if (!scores || (!band.high && !band.low && !band.lengths)) return scores;
   Builder& b = *scores.builder;
   Dim rows = scores.dim(-2), keys = scores.dim(-1);
   Shape square = {1, 1, rows, keys};
@@ -147,7 +147,10 @@ constinit const OpDef attention_op = {
           if (!window.empty()) band.low = window[0];
           s = attention_band(s, band);
           if (q_segments && k_segments)
-            s = attention_mask(s, equal(unsqueeze(q_segments, {1, 3}), unsqueeze(k_segments, {1, 2})), fill);
+            s = attention_mask(
+                s,
+                equal(unsqueeze(cast(q_segments, DType::i64), {1, 3}), unsqueeze(cast(k_segments, DType::i64), {1, 2})),
+                fill);
           X y = attention_output(attention_weights(s, sinks), v);
           return a.flag("joined") ? transpose(y, {0, 2, 1, 3}) : y;
         },

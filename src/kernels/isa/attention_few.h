@@ -151,9 +151,9 @@ TESSERA_OUTLINE bool finish_few(const Part& p, int64_t row, int64_t key, int64_t
   const Attention& a = p.a;
   float* s = p.s + row * kFewKeys;
   const int64_t head = head_of(a, p.group, row), query = row % a.queries;
-  for (int64_t j = n; j < kFewKeys; ++j) s[j] = -__builtin_inff();
   if (a.cap != 0)
     for (int64_t j = 0; j < n; j += kLanes) store(s + j, vtanh(load(s + j)) * a.cap);
+  for (int64_t j = n; j < kFewKeys; ++j) s[j] = -__builtin_inff();
   bool hidden = false;
   if (a.has_rows()) {
     hidden = mask_row(a, p.batch, head, query, key, n, p.line).hidden != 0;
