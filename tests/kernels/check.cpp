@@ -328,4 +328,29 @@ void check(const Case& c) {
   if (packed != rule) check_rule(c, *packed, operands, expected);
 }
 
+std::vector<std::vector<char>> results(const Case& c) {
+  std::mt19937 random(17);
+  std::vector<Placed> placed;
+  std::vector<kernels::View> in;
+  std::vector<std::optional<DType>> types;
+  std::vector<Tensor> expected;
+  for (const Operand& o : c.operands) {
+    types.push_back(o.present ? std::optional(o.type) : std::nullopt);
+    const Tensor operand = o.present ? draw(o, random) : Tensor();
+    placed.push_back(o.present ? place(operand, Lay::dense, plan::Layout::dense) : Placed());
+    in.push_back(placed.back().view);
+    if (expected.empty()) expected.push_back(operand);
+  }
+  std::vector<std::vector<char>> all;
+  const plan::KernelRule* rule = plan::select_kernel(c.op, types, std::span(types).first(1));
+  EXPECT_NE(rule, nullptr);
+  if (rule == nullptr) return all;
+  for (const kernels::KernelSet* set : kernels::runnable_sets()) {
+    Run made = run(*set->find(rule->kernel), in, expected, attributes(c.attrs), nullptr, -1);
+    EXPECT_EQ(made.rc, 0);
+    all.push_back(std::move(made.results[0]));
+  }
+  return all;
+}
+
 }  // namespace tessera::kernel_test

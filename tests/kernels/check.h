@@ -32,4 +32,8 @@ struct Case {
 // itself bit for bit over the number of threads. Reports through GoogleTest.
 void check(const Case& c);
 
+// The bytes of result 0, which has operand 0's shape and type, on every instruction set of this machine: for operands
+// on which the reference would not tell what is wanted.
+std::vector<std::vector<char>> results(const Case& c);
+
 }  // namespace tessera::kernel_test

@@ -52,28 +52,5 @@ TEST(Window, Pools) {
   }
 }
 
-void attention(Dims q, Dims k, Dims v, Operand mask, Shape causal, double softcap) {
-  check({"attention",
-         {{DType::f32, std::move(q)}, {DType::f32, std::move(k)}, {DType::f32, std::move(v)}, std::move(mask)},
-         {0.3, std::move(causal), softcap},
-         2e-5,
-         2e-5});
-}
-
-TEST(Attention, HeadsMasksAndCaps) {
-  const auto hides = [](Dims shape) { return Operand{DType::boolean, std::move(shape)}; };
-  const auto adds = [](Dims shape) { return Operand{DType::f32, std::move(shape)}; };
-  attention({2, 3, 5, 8}, {2, 3, 7, 8}, {2, 3, 7, 6}, absent(), {}, 0);
-  attention({2, 6, 50, 16}, {2, 2, 300, 16}, {2, 2, 300, 16}, absent(), {}, 0);
-  attention({1, 4, 70, 33}, {1, 2, 150, 33}, {1, 2, 150, 20}, hides({70, 150}), {}, 5);
-  attention({2, 2, 9, 8}, {2, 2, 140, 8}, {2, 2, 140, 8}, hides({2, 1, 1, 140}), {}, 0);
-  attention({2, 2, 9, 8}, {2, 1, 140, 8}, {2, 1, 140, 8}, adds({2, 9, 1}), {}, 0);
-  attention({2, 2, 9, 8}, {2, 2, 10, 8}, {2, 2, 10, 8}, adds({2, 1, 9, 10}), Shape{1}, 0);
-  attention({1, 2, 200, 8}, {1, 2, 200, 8}, {1, 2, 200, 8}, absent(), Shape{0}, 0);
-  attention({1, 2, 6, 8}, {1, 2, 6, 8}, {1, 2, 6, 8}, absent(), Shape{-3}, 0);  // the first rows see nothing
-  attention({1, 1, 4, 8}, {1, 1, 6, 8}, {1, 1, 6, 8}, Operand{DType::boolean, {4, 6}, 0, 0, false, {0}}, {}, 0);
-  attention({1, 2, 1, 64}, {1, 2, 129, 64}, {1, 2, 129, 64}, absent(), Shape{128}, 0);
-}
-
 }  // namespace
 }  // namespace tessera::kernel_test

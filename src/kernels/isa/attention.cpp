@@ -1,202 +1,350 @@
-// attention in f32: blocks of queries pass over blocks of keys with a running maximum and sum, so that no score matrix
-// is ever stored (Milakov and Gimelshein 2018; Dao et al. 2022).
+// attention: blocks of queries pass over blocks of keys with a running maximum and sum, so that no score matrix is ever
+// stored (Milakov and Gimelshein 2018; Dao et al. 2022). Arithmetic in f32 whatever the storage.
 #include "kernels/abi.h"
+#include "kernels/isa/attention_few.h"
+#include "kernels/isa/attention_scores.h"
 #include "kernels/isa/export.h"
-#include "kernels/isa/gemm.h"
+#include "kernels/isa/loops.h"
 #include "kernels/isa/math.h"
 
 namespace {
 
 using namespace tessera::kernels;
 
-constexpr int64_t kQueries = kBlockRows;
-constexpr int64_t kKeys = 128;  // scores [48, 128] take 24 KiB: half of an L1, or a slice of L2
-// What K and V of some heads may take when packed, in elements: more heads than that go in rounds.
-constexpr int64_t kPackedHeads = int64_t{1} << 22;
+// Queries of a task at most: K and V pass from L2 or L3 through L1 once for all of them.
+constexpr int64_t kTaskQueries = 96;
+// A task's memory in floats, on the stack of its thread; larger heads take scratch, one task at a time.
+constexpr int64_t kWork = 96 * 1024;
 
-struct Attention {
-  int64_t batch, heads, groups, queries, keys, depth, width;  // B, H, G, T, S, D, E
-  View q, k, v, mask;
-  int64_t mask_stride[4];  // over [B, H, T, S]
-  float scale, softcap;
-  bool causal;
-  int64_t offset;
-  float* y;
-
-  int64_t padded_keys() const { return ceil_div(keys, kTileColumns) * kTileColumns; }
-  int64_t padded_width() const { return ceil_div(width, kTileColumns) * kTileColumns; }
-  int64_t packed_keys() const { return padded_keys() * depth; }
-  int64_t packed() const { return packed_keys() + keys * padded_width(); }
-  int64_t round() const {
-    const int64_t all = batch * groups, most = packed() == 0 ? all : kPackedHeads / packed();
-    return most < 1 ? 1 : most < all ? most : all;
-  }
+// How a call is cut.
+struct Cut {
+  int64_t keys;    // of a block; its scores for one tile of queries stay in L1
+  int64_t vecs;    // of queries in a task
+  int64_t floats;  // that a task needs
 };
 
-Attention attention_of(const Args& args) {
-  Attention a;
-  a.q = args.in[0];
-  a.k = args.in[1];
-  a.v = args.in[2];
-  a.mask = View{};
-  if (args.n_in > 3) a.mask = args.in[3];
-  a.batch = a.q.shape[0];
-  a.heads = a.q.shape[1];
-  a.queries = a.q.shape[2];
-  a.depth = a.q.shape[3];
-  a.groups = a.k.shape[1];
-  a.keys = a.k.shape[2];
-  a.width = a.v.shape[3];
-  for (int i = 0; i < 4; ++i) {
-    const int axis = i - (4 - a.mask.rank);
-    a.mask_stride[i] = !a.mask.present || axis < 0 || a.mask.shape[axis] == 1 ? 0 : a.mask.stride[axis];
-  }
-  a.scale = static_cast<float>(args.attrs[0].f);
-  a.causal = args.attrs[1].length > 0;
-  a.offset = a.causal ? args.attrs[1].list[0] : 0;
-  a.softcap = static_cast<float>(args.attrs[2].f);
-  a.y = static_cast<float*>(args.out[0].data);
-  return a;
+// Read where it lies: f32, without gaps along one of its axes.
+bool direct(const View& x) { return x.type == kF32 && (x.stride[2] == 1 || x.stride[3] == 1); }
+
+int64_t task_floats(const Attention& a, int64_t keys, int64_t vecs) {
+  const bool converted = !direct(a.k) || !direct(a.v);
+  return vecs * kLanes * (a.depth + a.width + 2) + 2 * keys * kQueryVecs * kLanes + kLanes * keys +
+         (kQueryVecs + kLanes) * kLanes + (converted ? keys * (a.depth + a.width) : 0);
 }
 
-// Rows of one head of q, k or v.
-Matrix head_of(const View& x, int64_t batch, int64_t head) {
-  return {static_cast<const float*>(x.data) + batch * x.stride[0] + head * x.stride[1], x.stride[2], x.stride[3]};
+Cut cut_of(const Attention& a) {
+  int64_t keys = 128;
+  while (keys > 8 && keys * (a.depth + a.width) > 32 * 1024) keys /= 2;
+  const int64_t all = quotient_up(a.queries, kLanes);
+  int64_t vecs = least(all, kTaskQueries / kLanes);
+  while (vecs > 1 && task_floats(a, keys, vecs) > kWork) --vecs;
+  vecs = quotient_up(all, quotient_up(all, vecs));  // tasks of one size
+  return {keys, vecs, task_floats(a, keys, vecs)};
 }
 
-// One group's K as panels of keys, then its V as panels of width for each block of keys.
-void pack_group(const Attention& a, int64_t group, int64_t panel, float* packed) {
-  const int64_t key_panels = a.padded_keys() / kTileColumns;
-  if (panel < key_panels) {
-    const int64_t first = panel * kTileColumns;
-    Matrix k = head_of(a.k, group / a.groups, group % a.groups);
-    k.data += first * k.row;
-    pack_panel(k, a.keys - first < kTileColumns ? a.keys - first : kTileColumns, a.depth, packed + first * a.depth);
-    return;
-  }
-  const int64_t first = (panel - key_panels) * kKeys;
-  const int64_t keys = a.keys - first < kKeys ? a.keys - first : kKeys;
-  const Matrix v = head_of(a.v, group / a.groups, group % a.groups);
-  float* out = packed + a.packed_keys() + first * a.padded_width();
-  for (int64_t e = 0; e < a.width; e += kTileColumns)
-    pack_panel({v.data + first * v.row + e * v.column, v.column, v.row},
-               a.width - e < kTileColumns ? a.width - e : kTileColumns, keys, out + e * keys);
+// Some vectors of queries, and what they have gathered so far.
+struct QueryTile {
+  int64_t first, queries;  // those that are real
+  int vecs;
+  bool started;        // o holds sums
+  float* q;            // [D, lanes]
+  float* o;            // [E, lanes]
+  float *top, *total;  // [lanes] largest score, sum of weights
+};
+
+// One head's block of queries on its way over the keys.
+struct Task {
+  const Attention& a;
+  int64_t batch, head;
+  Span span;
+  bool exhaustive;  // hidden keys count with their fill
+  int64_t key, n;   // the block of keys
+  Strided k, v;     // its rows
+  int v_finite;     // -1: not looked yet
+  float *scores, *rows, *lines, *factor;
+};
+
+Strided rows_of(const View& x, int64_t batch, int64_t head, int64_t first, int64_t n, int64_t columns, float* room) {
+  const int64_t at = batch * x.stride[0] + head * x.stride[1] + first * x.stride[2];
+  if (direct(x)) return {static_cast<const float*>(x.data) + at, x.stride[2], x.stride[3]};
+  for (int64_t i = 0; i < n; ++i)
+    elements_f32(x.data, x.type, at + i * x.stride[2], x.stride[3], columns, room + i * columns);
+  return {room, columns, 1};
 }
 
-// Scores [kKeys] of one query, of which n are real: scaled, capped, masked; the others -inf. Gives the largest; NaN
-// wins.
-float finish_scores(const Attention& a, float* s, int64_t n, int64_t batch, int64_t head, int64_t query, int64_t key) {
-  for (int64_t j = 0; j < n; j += kLanes) {
-    Vec v = load(s + j) * a.scale;
-    if (a.softcap != 0) v = vtanh(v / a.softcap) * a.softcap;
-    store(s + j, v);
+enum class Sees { none, some, all };
+
+// Without regard to masks that are tensors.
+Sees reach(const Task& t, const QueryTile& tile) {
+  const Attention& a = t.a;
+  const int64_t last = tile.first + tile.queries - 1, last_key = t.key + t.n - 1;
+  bool all = last_key < t.span.keys, none = t.key >= t.span.keys;
+  if (a.has_high) {
+    none = none || t.key > last + t.span.high;
+    all = all && last_key <= tile.first + t.span.high;
   }
-  if (a.mask.present) {
-    const int64_t step = a.mask_stride[3];
-    const int64_t at = batch * a.mask_stride[0] + head * a.mask_stride[1] + query * a.mask_stride[2] + key * step;
-    if (a.mask.type == kBool) {
-      const uint8_t* mask = static_cast<const uint8_t*>(a.mask.data) + at;
-      for (int64_t j = 0; j < n; ++j) s[j] = mask[j * step] != 0 ? s[j] : -__builtin_inff();
+  if (a.has_low) {
+    none = none || last_key < tile.first + t.span.low;
+    all = all && t.key >= last + t.span.low;
+  }
+  return none ? Sees::none : all ? Sees::all : Sees::some;
+}
+
+// The masks' rows for a tile, keys down and queries across; false when they change nothing.
+bool gather_rows(Task& t, const QueryTile& tile, Sees& sees) {
+  const Attention& a = t.a;
+  const int64_t width = tile.vecs * kLanes;
+  int64_t hidden = 0;
+  bool plain = true;
+  const bool same =
+      a.hides.stride[2] == 0 && a.adds[0].stride[2] == 0 && a.adds[1].stride[2] == 0 && !a.q_segments.present;
+  if (same) {
+    const RowFacts facts = mask_row(a, t.batch, t.head, tile.first, t.key, t.n, t.lines);
+    hidden = facts.hidden * tile.queries;
+    plain = facts.plain;
+    if (hidden != 0 || !plain)
+      for (int64_t j = 0; j < t.n; ++j)
+        for (int64_t x = 0; x < width; x += kLanes) store(t.rows + j * width + x, splat(t.lines[j]));
+  } else {
+    for (int64_t x = 0; x < width; x += kLanes) {
+      const int64_t m = least(kLanes, most_of(tile.queries - x, 0));
+      for (int64_t i = 0; i < m; ++i) {
+        const RowFacts facts = mask_row(a, t.batch, t.head, tile.first + x + i, t.key, t.n, t.lines + i * t.n);
+        hidden += facts.hidden;
+        plain = plain && facts.plain;
+      }
+      for (int64_t j = 0; j < t.n; j += kLanes) {
+        if (m == kLanes && j + kLanes <= t.n) {
+          transpose_square(t.lines + j, t.n, t.rows + j * width + x, width);
+          continue;
+        }
+        for (int64_t y = j; y < least(j + kLanes, t.n); ++y)
+          for (int64_t i = 0; i < kLanes; ++i) t.rows[y * width + x + i] = i < m ? t.lines[i * t.n + y] : 0;
+      }
+    }
+  }
+  if (hidden == t.n * tile.queries) sees = Sees::none;
+  if (hidden != 0 && sees == Sees::all) sees = Sees::some;
+  return hidden != 0 || !plain;
+}
+
+// Caps and masks the scores [n, lanes]; `banded`: keys out of reach are hidden.
+template <int V>
+void finish_scores(const Task& t, const QueryTile& tile, bool banded, bool with_rows) {
+  constexpr int kWidth = V * kLanes;
+  const Attention& a = t.a;
+  VecI lane = {};
+  for (int i = 0; i < kLanes; ++i) lane[i] = i;
+  // A key's distance from a query is at most `high` and at least `low`.
+  const int32_t none = INT32_MAX;
+  const int32_t high = a.has_high ? static_cast<int32_t>(t.span.high) : none;
+  const int32_t low = a.has_low ? static_cast<int32_t>(t.span.low) : -none;
+  for (int64_t j = 0; j < t.n; ++j) {
+    const bool past = t.key + j >= t.span.keys;
+    for (int x = 0; x < kWidth; x += kLanes) {
+      float* at = t.scores + j * kWidth + x;
+      Vec s = load(at);
+      if (a.cap != 0) s = vtanh(s) * a.cap;
+      if (with_rows) s = masked(s, load(t.rows + j * kWidth + x), a.fill);
+      if (banded) {
+        const VecI distance = splat_int(static_cast<int32_t>(t.key + j - tile.first - x)) - lane;
+        s = (distance > high) | (distance < low) | splat_int(past ? -1 : 0) ? splat(a.fill) : s;
+      }
+      store(at, s);
+    }
+  }
+}
+
+// Scores become weights; tells what is to become of the sums so far, and by which factor.
+template <int V>
+TESSERA_OUTLINE Old weigh(float* scores, int64_t n, const QueryTile& tile, float* factor) {
+  constexpr int kWidth = V * kLanes;
+  VecI moved = {};
+  for (int x = 0; x < kWidth; x += kLanes) {
+    const Vec before = load(tile.top + x);
+    Vec top = before;
+    for (int64_t j = 0; j < n; ++j) top = larger(load(scores + j * kWidth + x), top);
+    const Vec shift = top == -__builtin_inff() ? Vec{} : top;  // nothing seen yet: all weights are 0
+    Vec sum = {};
+#pragma GCC unroll 2
+    for (int64_t j = 0; j < n; ++j) {
+      float* at = scores + j * kWidth + x;
+      const Vec e = power_of_two(load(at) - shift);
+      store(at, e);
+      sum += e;
+    }
+    const Vec shrunk = power_of_two(before - shift);
+    store(factor + x, shrunk);
+    store(tile.top + x, top);
+    store(tile.total + x, fma(load(tile.total + x), shrunk, sum));
+    moved |= top != before;
+  }
+  int32_t lanes[kLanes];
+  memcpy(lanes, &moved, sizeof moved);
+  int32_t any = 0;
+  for (int i = 0; i < kLanes; ++i) any |= lanes[i];
+  return !tile.started ? Old::none : any != 0 ? Old::scaled : Old::kept;
+}
+
+template <int V>
+void pass(Task& t, QueryTile& tile) {
+  const Attention& a = t.a;
+  Sees sees = reach(t, tile);
+  if (sees == Sees::none && !t.exhaustive) return;
+  const bool banded = sees != Sees::all;
+  const bool with_rows = a.has_rows() && gather_rows(t, tile, sees);
+  if (sees == Sees::none && !t.exhaustive) return;
+  product<V>(t.k, t.n, tile.q, a.depth, t.scores, Old::none, nullptr);
+  if (a.cap != 0 || with_rows || banded) finish_scores<V>(t, tile, banded, with_rows);
+  const Old old = weigh<V>(t.scores, t.n, tile, t.factor);
+  // Hidden keys weigh 0, which their values, should they be NaN, must not see.
+  if (sees != Sees::all && t.v_finite < 0) t.v_finite = all_finite(t.v, t.n, a.width);
+  const Strided v = {t.v.data, t.v.column, t.v.row};
+  if (sees != Sees::all && t.v_finite == 0) {
+    guarded_product<V>(v, a.width, t.scores, t.n, tile.o, old, t.factor);
+  } else {
+    product<V>(v, a.width, t.scores, t.n, tile.o, old, t.factor);
+  }
+  tile.started = true;
+}
+
+// y of the tile's queries: the sums over the total.
+void finish_tile(const Attention& a, int64_t batch, int64_t head, const QueryTile& tile) {
+  alignas(64) float square[kLanes * kLanes];
+  const int64_t width = tile.vecs * kLanes;
+  const int64_t at = batch * a.y_stride[0] + head * a.y_stride[1] + tile.first * a.y_stride[2];
+  for (int64_t x = 0; x < tile.queries; x += kLanes) {
+    const Vec total = load(tile.total + x);
+    const Vec factor = total == 0.f ? Vec{} : 1.f / total;
+    const int64_t m = least(kLanes, tile.queries - x);
+    for (int64_t e = 0; e < a.width; e += kLanes) {
+      const int64_t n = least(kLanes, a.width - e);
+      for (int64_t i = 0; i < n; ++i)
+        store(square + i * kLanes, tile.started ? load(tile.o + (e + i) * width + x) * factor : Vec{});
+      for (int64_t i = n; i < kLanes; ++i) store(square + i * kLanes, Vec{});
+      transpose_square(square, kLanes, square, kLanes);
+      for (int64_t i = 0; i < m; ++i)
+        put_elements(square + i * kLanes, a.y, a.y_type, at + (x + i) * a.y_stride[2] + e, n);
+    }
+  }
+}
+
+// Queries [first, first + m) of one head.
+void attend(const Attention& a, const Cut& cut, int64_t batch, int64_t head, int64_t first, int64_t m, float* work) {
+  const auto take = [&](int64_t n) {
+    float* at = work;
+    work += n;
+    return at;
+  };
+  Task t = {a, batch, head, span_of(a, batch), false, 0, 0, {}, {}, -1, nullptr, nullptr, nullptr, nullptr};
+  t.scores = take(cut.keys * kQueryVecs * kLanes);
+  t.rows = take(cut.keys * kQueryVecs * kLanes);
+  t.lines = take(cut.keys * kLanes);
+  t.factor = take((kQueryVecs + kLanes) * kLanes);
+  QueryTile tiles[kTaskQueries / kLanes];
+  int count = 0;
+  const int64_t vecs = quotient_up(m, kLanes);
+  for (int64_t at = 0; at < vecs; ++count) {
+    // Of four vectors left, two and two: a tile of one would wait for its sums.
+    const int64_t left = vecs - at;
+    QueryTile& tile = tiles[count];
+    tile.vecs = static_cast<int>(left == 4 ? 2 : least(left, kQueryVecs));
+    tile.first = first + at * kLanes;
+    tile.queries = least(tile.vecs * kLanes, first + m - tile.first);
+    const int64_t width = tile.vecs * kLanes;
+    tile.q = take(a.depth * width);
+    tile.o = take(a.width * width);
+    tile.top = take(width);
+    tile.total = take(width);
+    const int64_t from = batch * a.q.stride[0] + head * a.q.stride[1] + tile.first * a.q.stride[2];
+    if (a.q.type == kF32) {
+      pack_transposed({static_cast<const float*>(a.q.data) + from, a.q.stride[2], a.q.stride[3]}, tile.queries, a.depth,
+                      a.scale, tile.q, width);
     } else {
-      const float* mask = static_cast<const float*>(a.mask.data) + at;
-      for (int64_t j = 0; j < n; ++j) s[j] += mask[j * step];
+      for (int64_t d = 0; d < a.depth; ++d)
+        for (int64_t i = 0; i < width; ++i)
+          tile.q[d * width + i] =
+              i < tile.queries ? element_f32(a.q.data, a.q.type, from + i * a.q.stride[2] + d * a.q.stride[3]) * a.scale
+                               : 0;
     }
+    at += tile.vecs;
   }
-  int64_t visible = n;
-  if (a.causal) {
-    visible = query + a.offset + 1 - key;
-    visible = visible < 0 ? 0 : visible < n ? visible : n;
+  float* k_room = work;
+  float* v_room = k_room + cut.keys * a.depth;
+  const int64_t group = head / (a.heads / a.groups);
+  for (;;) {
+    for (int i = 0; i < count; ++i) {
+      tiles[i].started = false;
+      for (int64_t x = 0; x < tiles[i].vecs * kLanes; ++x) {
+        tiles[i].top[x] = -__builtin_inff();
+        tiles[i].total[x] = 0;
+        if (!a.sinks.present) continue;
+        tiles[i].top[x] =
+            element_f32(a.sinks.data, a.sinks.type, head * a.sinks.stride[0]) * static_cast<float>(kLog2e);
+        tiles[i].total[x] = 1;
+      }
+    }
+    Range range = visible_keys(a, t.span, first, first + m - 1);
+    if (t.exhaustive) range = {0, a.keys};
+    for (t.key = range.begin; t.key < range.end; t.key += cut.keys) {
+      t.n = least(cut.keys, range.end - t.key);
+      t.k = rows_of(a.k, batch, group, t.key, t.n, a.depth, k_room);
+      t.v = rows_of(a.v, batch, group, t.key, t.n, a.width, v_room);
+      t.v_finite = -1;
+      for (int i = 0; i < count; ++i) {
+        if (tiles[i].vecs == 3) {
+          pass<3>(t, tiles[i]);
+        } else if (tiles[i].vecs == 2) {
+          pass<2>(t, tiles[i]);
+        } else {
+          pass<1>(t, tiles[i]);
+        }
+      }
+    }
+    // Hidden keys may be left out where 2^(fill - top) is 0 for every query.
+    if (t.exhaustive || !a.fills()) break;
+    for (int i = 0; i < count; ++i)
+      for (int64_t x = 0; x < tiles[i].queries; ++x) t.exhaustive = t.exhaustive || !(tiles[i].top[x] > a.fill + 127);
+    if (!t.exhaustive) break;
   }
-  for (int64_t j = visible; j < kKeys; ++j) s[j] = -__builtin_inff();
-  Vec most = splat(-__builtin_inff());
-  for (int64_t j = 0; j < n; j += kLanes) {
-    const Vec v = load(s + j);
-    most = v > most || v != v ? v : most;
-  }
-  float lanes[kLanes];
-  store(lanes, most);
-  float largest = lanes[0];
-  for (int i = 1; i < kLanes; ++i) largest = lanes[i] > largest || lanes[i] != lanes[i] ? lanes[i] : largest;
-  return largest;
+  for (int i = 0; i < count; ++i) finish_tile(a, batch, head, tiles[i]);
 }
 
-// Queries [first, first + m) of one head; `packed` is its group's.
-void attend(const Attention& a, int64_t batch, int64_t head, int64_t first, int64_t m, const float* packed) {
-  alignas(64) float scores[kQueries * kKeys];
-  float most[kQueries], total[kQueries];
-  Matrix q = head_of(a.q, batch, head);
-  q.data += first * q.row;
-  float* y = a.y + ((batch * a.heads + head) * a.queries + first) * a.width;
-  for (int64_t i = 0; i < m; ++i) {
-    most[i] = -__builtin_inff();
-    total[i] = 0;
-  }
-  for (int64_t i = 0; i < m * a.width; ++i) y[i] = 0;
-  for (int64_t key = 0; key < a.keys; key += kKeys) {
-    if (a.causal && key > first + m - 1 + a.offset) break;  // no query of the block sees these keys, or later ones
-    const int64_t n = a.keys - key < kKeys ? a.keys - key : kKeys;
-    multiply_block(q, m, a.depth, packed + key * a.depth, n, {scores, kKeys}, nullptr);
-    for (int64_t i = 0; i < m; ++i) {
-      float* s = scores + i * kKeys;
-      const float here = finish_scores(a, s, n, batch, head, first + i, key);
-      const float largest = here > most[i] || here != here ? here : most[i];
-      if (largest == -__builtin_inff()) {  // nothing seen yet: such a row stays 0
-        for (int64_t j = 0; j < n; ++j) s[j] = 0;
-        continue;
-      }
-      Vec sum = {};
-      for (int64_t j = 0; j < n; j += kLanes) {
-        const Vec e = vexp(load(s + j) - largest);
-        store(s + j, e);
-        sum += e;
-      }
-      if (largest != most[i]) {
-        const Vec shrunk = vexp(splat(most[i] - largest));
-        const float factor = shrunk[0];
-        total[i] *= factor;
-        for (int64_t e = 0; e < a.width; ++e) y[i * a.width + e] *= factor;
-        most[i] = largest;
-      }
-      total[i] += sum_lanes(sum);
-    }
-    multiply_block({scores, kKeys, 1}, m, n, packed + a.packed_keys() + key * a.padded_width(), a.width, {y, a.width},
-                   nullptr, true);
-  }
-  for (int64_t i = 0; i < m; ++i) {
-    const float factor = total[i] == 0 ? 1 : 1 / total[i];
-    for (int64_t e = 0; e < a.width; ++e) y[i * a.width + e] *= factor;
-  }
-}
+bool takes_scratch(const Attention& a, const Cut& cut) { return !takes_few(a) && cut.floats > kWork; }
 
 size_t attention_scratch(const Args& args) noexcept {
   const Attention a = attention_of(args);
-  return static_cast<size_t>(a.round() * a.packed()) * 4;
+  if (takes_few(a)) return few_scratch(a);
+  const Cut cut = cut_of(a);
+  return takes_scratch(a, cut) ? static_cast<size_t>(cut.floats) * 4 : 0;
 }
 
 int attention(const Args& args) noexcept {
   const Attention a = attention_of(args);
   if (element_count(args.out[0]) == 0) return kDone;
-  float* packed = static_cast<float*>(args.scratch);
-  const int64_t repeat = a.heads / a.groups, all = a.batch * a.groups;
-  const int64_t panels = a.padded_keys() / kTileColumns + ceil_div(a.keys, kKeys);
-  const int64_t bands = ceil_div(a.queries, kQueries);
-  for (int64_t group = 0; group < all; group += a.round()) {
-    const int64_t groups = all - group < a.round() ? all - group : a.round();
-    parallel_for(args.parallel, groups * panels, 1 + 8192 / (kTileColumns * (a.depth + 1)),
-                 [&](int64_t begin, int64_t end) {
-                   for (int64_t i = begin; i < end; ++i)
-                     pack_group(a, group + i / panels, i % panels, packed + i / panels * a.packed());
-                 });
-    const int64_t work = kQueries * (a.keys + 1) * (a.depth + a.width + 1);
-    parallel_for(args.parallel, groups * repeat * bands, 1 + 262144 / work, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t at = i / (repeat * bands), one = group + at;
-        const int64_t head = one % a.groups * repeat + i / bands % repeat, first = i % bands * kQueries;
-        attend(a, one / a.groups, head, first, a.queries - first < kQueries ? a.queries - first : kQueries,
-               packed + at * a.packed());
-      }
-    });
+  if (takes_few(a)) {
+    attend_few(a, static_cast<float*>(args.scratch), args.parallel);
+    return kDone;
   }
+  const Cut cut = cut_of(a);
+  const int64_t most = cut.vecs * kLanes, blocks = quotient_up(a.queries, most);
+  const auto run = [&](int64_t begin, int64_t end, float* work) {
+    for (int64_t i = begin; i < end; ++i) {
+      // The later queries first: under a causal mask they see the most, and threads then end together.
+      const int64_t one = i / blocks, first = (blocks - 1 - i % blocks) * most;
+      attend(a, cut, one / a.heads, one % a.heads, first, least(most, a.queries - first), work);
+    }
+  };
+  const int64_t tasks = a.batch * a.heads * blocks;
+  if (takes_scratch(a, cut)) {
+    run(0, tasks, static_cast<float*>(args.scratch));
+    return kDone;
+  }
+  const int64_t work = most * (a.keys + 1) * (a.depth + a.width + 1);
+  parallel_for(args.parallel, tasks, 1 + 262144 / work, [&](int64_t begin, int64_t end) {
+    alignas(64) float room[kWork];
+    run(begin, end, room);
+  });
   return kDone;
 }
 

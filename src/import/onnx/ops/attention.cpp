@@ -113,7 +113,7 @@ Status import_attention(NodeImport& n) {
   X raw = attention_scores(q, k, scale, 0);
   X capped = softcap == 0 ? raw : attention_scores(q, k, scale, softcap);
   X masked = attention_mask(capped, mask);
-  if (causal) masked = attention_causal(masked, past);
+  if (causal) masked = attention_band(masked, {.high = past});
   X weights = attention_weights(masked);
   X y = attention_output(weights, v);
   n.out(0, flat ? join_heads(y) : y);
