@@ -9,7 +9,7 @@ namespace {
 
 using namespace tessera::kernels;
 
-constexpr int64_t kQueries = kBlockRows;
+constexpr int64_t kQueries = 48;
 constexpr int64_t kKeys = 128;  // scores [48, 128] take 24 KiB: half of an L1, or a slice of L2
 // What K and V of some heads may take when packed, in elements: more heads than that go in rounds.
 constexpr int64_t kPackedHeads = int64_t{1} << 22;
@@ -135,7 +135,7 @@ void attend(const Attention& a, int64_t batch, int64_t head, int64_t first, int6
   for (int64_t key = 0; key < a.keys; key += kKeys) {
     if (a.causal && key > first + m - 1 + a.offset) break;  // no query of the block sees these keys, or later ones
     const int64_t n = a.keys - key < kKeys ? a.keys - key : kKeys;
-    multiply_block(q, m, a.depth, packed + key * a.depth, n, {scores, kKeys}, nullptr);
+    multiply_block(q, m, a.depth, packed + key * a.depth, n, {scores, kKeys});
     for (int64_t i = 0; i < m; ++i) {
       float* s = scores + i * kKeys;
       const float here = finish_scores(a, s, n, batch, head, first + i, key);
@@ -160,7 +160,7 @@ void attend(const Attention& a, int64_t batch, int64_t head, int64_t first, int6
       total[i] += sum_lanes(sum);
     }
     multiply_block({scores, kKeys, 1}, m, n, packed + a.packed_keys() + key * a.padded_width(), a.width, {y, a.width},
-                   nullptr, true);
+                   true);
   }
   for (int64_t i = 0; i < m; ++i) {
     const float factor = total[i] == 0 ? 1 : 1 / total[i];
