@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -122,6 +123,73 @@ TESSERA_UNINSTRUMENTED void fma_scalar(int64_t rounds) {
 FmaKernel fma_kernel(Isa) { return {fma_scalar, 2.0 * kChains}; }
 #endif
 
+#if defined(__x86_64__)
+TESSERA_UNINSTRUMENTED __attribute__((target("avx2"))) void int8_avx2(int64_t rounds) {
+  __m256i x[kChains] = {};
+  const __m256i a = _mm256_set1_epi16(1), b = _mm256_set1_epi16(2);
+  for (int64_t i = 0; i < rounds; ++i) {
+    __m256i factor = a;
+    asm volatile("" : "+x"(factor));  // else the products would be one
+#pragma GCC unroll 12
+    for (int j = 0; j < kChains; ++j) {
+      __m256i pairs = _mm256_madd_epi16(factor, b);
+      asm volatile("" : "+x"(pairs));
+      x[j] = _mm256_add_epi32(x[j], pairs);
+    }
+  }
+  keep(x);
+}
+TESSERA_UNINSTRUMENTED __attribute__((target("avx512f,avx512bw"))) void int8_avx512(int64_t rounds) {
+  __m512i x[kChains] = {};
+  const __m512i a = _mm512_set1_epi16(1), b = _mm512_set1_epi16(2);
+  for (int64_t i = 0; i < rounds; ++i) {
+    __m512i factor = a;
+    asm volatile("" : "+v"(factor));
+#pragma GCC unroll 12
+    for (int j = 0; j < kChains; ++j) {
+      __m512i pairs = _mm512_madd_epi16(factor, b);
+      asm volatile("" : "+v"(pairs));
+      x[j] = _mm512_add_epi32(x[j], pairs);
+    }
+  }
+  keep(x);
+}
+// vdpbf16ps takes six cycles on some CPUs: 24 chains.
+TESSERA_UNINSTRUMENTED __attribute__((target("avx512f,avx512vnni"))) void int8_vnni(int64_t rounds) {
+  __m512i x[24] = {};
+  const __m512i a = _mm512_set1_epi8(1), b = _mm512_set1_epi8(2);
+  for (int64_t i = 0; i < rounds; ++i) {
+#pragma GCC unroll 24
+    for (int j = 0; j < 24; ++j) x[j] = _mm512_dpbusd_epi32(x[j], a, b);
+    asm volatile("");
+  }
+  keep(x);
+}
+TESSERA_UNINSTRUMENTED __attribute__((target("avx512f,avx512bf16"))) void bf16_dot(int64_t rounds) {
+  __m512 x[24] = {};
+  const __m512bh a = _mm512_cvtne2ps_pbh(_mm512_set1_ps(1), _mm512_set1_ps(1));
+  for (int64_t i = 0; i < rounds; ++i) {
+#pragma GCC unroll 24
+    for (int j = 0; j < 24; ++j) x[j] = _mm512_dpbf16_ps(x[j], a, a);
+    asm volatile("");
+  }
+  keep(x);
+}
+#endif
+
+FmaKernel kernel_for(Isa isa, Arithmetic arithmetic) {
+#if defined(__x86_64__)
+  if (arithmetic == Arithmetic::bf16 && isa == Isa::avx512_bf16) return {bf16_dot, 2.0 * 32 * 24};
+  if (arithmetic == Arithmetic::int8) {
+    if (isa == Isa::avx512_bf16) return {int8_vnni, 2.0 * 64 * 24};
+    if (isa == Isa::avx512) return {int8_avx512, 2.0 * 32 * kChains};
+    if (isa == Isa::avx2) return {int8_avx2, 2.0 * 16 * kChains};
+  }
+#endif
+  static_cast<void>(arithmetic);
+  return fma_kernel(isa);
+}
+
 // Sums the bytes' 8-byte words with enough independent 16-byte adds to keep the memory busy.
 TESSERA_UNINSTRUMENTED void read_words(const std::byte* data, size_t bytes) {
   typedef uint64_t Words __attribute__((vector_size(16)));
@@ -130,6 +198,22 @@ TESSERA_UNINSTRUMENTED void read_words(const std::byte* data, size_t bytes) {
   for (size_t i = 0; i + 8 <= bytes / sizeof(Words); i += 8) {
 #pragma GCC unroll 8
     for (size_t j = 0; j < 8; ++j) sums[j] += words[i + j];
+  }
+  keep(sums);
+}
+
+// The same at four places at once.
+TESSERA_UNINSTRUMENTED void read_four(const std::byte* data, size_t bytes) {
+  typedef uint64_t Words __attribute__((vector_size(16)));
+  const size_t quarter = bytes / sizeof(Words) / 4;
+  const Words* words[4];
+  for (size_t s = 0; s < 4; ++s) words[s] = reinterpret_cast<const Words*>(data) + s * quarter;
+  Words sums[8] = {};
+  for (size_t i = 0; i + 4 <= quarter; i += 4) {
+#pragma GCC unroll 4
+    for (size_t s = 0; s < 4; ++s)
+#pragma GCC unroll 4
+      for (size_t j = 0; j < 4; ++j) sums[s * 2 + j % 2] += words[s][i + j];
   }
   keep(sums);
 }
@@ -179,9 +263,11 @@ constexpr int kRepeats = 9;
 
 }  // namespace
 
-Result<double> measure_peak_gflops(Isa isa, int threads) {
+Result<double> measure_peak_gflops(Isa isa, int threads) { return measure_peak_gops(isa, Arithmetic::f32, threads); }
+
+Result<double> measure_peak_gops(Isa isa, Arithmetic arithmetic, int threads) {
   TESSERA_CHECK(threads >= 1 && runs(isa, cpu_features()));
-  const FmaKernel kernel = fma_kernel(isa);
+  const FmaKernel kernel = kernel_for(isa, arithmetic);
   int64_t rounds = 10'000;
   for (;;) {  // also raises the clock from idle
     const auto begin = Clock::now();
@@ -198,7 +284,11 @@ Result<double> measure_peak_gflops(Isa isa, int threads) {
   return high_quantile(rates);
 }
 
-Result<double> measure_read_bandwidth(int threads) {
+namespace {
+
+// GB/s of work(thread's part of the memory, its bytes), which reads or writes all of it.
+template <class F>
+Result<double> memory_bandwidth(int threads, F work) {
   TESSERA_CHECK(threads >= 1);
   const uint64_t wanted = std::max<uint64_t>(4 * cache_sizes().l3, 128 << 20);
   const uint64_t least = uint64_t{1} << 20;  // a machine too small for more gives its cache's figure
@@ -210,11 +300,25 @@ Result<double> measure_read_bandwidth(int threads) {
   if (time_together(threads, [&](int t) { std::fill_n(part(t), share, std::byte{1}); }) < 0) return no_threads(threads);
   std::vector<double> rates;
   for (int i = 0; i < kRepeats; ++i) {
-    const double seconds = time_together(threads, [&](int t) { read_words(part(t), share); });
+    const double seconds = time_together(threads, [&](int t) { work(part(t), share); });
     if (seconds < 0) return no_threads(threads);
     rates.push_back(static_cast<double>(share) * threads / seconds * 1e-9);
   }
   return high_quantile(rates);
+}
+
+}  // namespace
+
+Result<double> measure_read_bandwidth(int threads, int streams) {
+  TESSERA_CHECK(streams == 1 || streams == 4);
+  return memory_bandwidth(threads, streams == 4 ? read_four : read_words);
+}
+
+Result<double> measure_copy_bandwidth(int threads) {
+  return memory_bandwidth(threads, [](std::byte* data, size_t bytes) {
+    std::memcpy(data, data + bytes / 2, bytes / 2);
+    keep(data);
+  });
 }
 
 }  // namespace tessera

@@ -37,6 +37,12 @@ struct Attr {
   int32_t length;
 };
 
+// Bytes of the caches of one core, for the sizes of blocks. They change speed, never results.
+struct Caches {
+  int64_t l1 = 32 << 10;
+  int64_t l2 = 512 << 10;
+};
+
 // Splits [0, n) over threads in chunks of at least `grain` and calls body(context, begin, end) for each. Chunks depend
 // only on n and grain, never on the number of threads. Returns when all are done. May be called only from the kernel's
 // own thread.
@@ -45,6 +51,7 @@ struct Parallel {
   int threads;
   void (*run)(void* pool, int64_t n, int64_t grain, void (*body)(void* context, int64_t begin, int64_t end),
               void* context);
+  Caches caches = {};
 };
 
 struct Args {

@@ -15,7 +15,10 @@ void run_parallel(void* pool, int64_t n, int64_t grain, void (*body)(void*, int6
 
 }  // namespace
 
-kernels::Parallel parallel_of(ThreadPool& pool) { return {&pool, pool.threads(), run_parallel}; }
+kernels::Parallel parallel_of(ThreadPool& pool) {
+  static const CacheSizes sizes = cache_sizes();
+  return {&pool, pool.threads(), run_parallel, {static_cast<int64_t>(sizes.l1d), static_cast<int64_t>(sizes.l2)}};
+}
 
 struct Session::Impl {
   Shared shared;

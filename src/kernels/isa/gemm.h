@@ -1,28 +1,16 @@
-// f32 matrix product: c [M, N] = a [M, K] b [N, K]^T. b is packed into panels once; a is packed by the block, on the
-// stack of the thread that uses it.
+// f32 matrix products: c [M, N] = a [M, K] b [N, K]^T, with b packed beforehand or here.
 #pragma once
 
-#include "kernels/isa/loops.h"
-#include "kernels/isa/vec.h"
+#include "kernels/isa/epilogue.h"
+#include "kernels/isa/product.h"
 
 namespace {
-
-// The register tile: kTileRows x kTileColumns accumulators, two vectors a row. 6 rows take 12 of 16 registers, 12 rows
-// 24 of 32; the rest hold a row of b and the broadcast element of a.
-constexpr int kTileRows = kRegisters == 32 ? 12 : 6;
-constexpr int kTileColumns = 2 * kLanes;
-// Steps of k at once: a panel of b, kDepth x kTileColumns, then takes half of a 32 KiB L1.
-constexpr int64_t kDepth = 256;
-// Rows of a packed at once: 48 KiB of stack, which L2 holds while the panels of b pass by.
-constexpr int64_t kBlockRows = 48;
 
 struct Matrix {
   const float* data;
   int64_t row;     // stride between rows (m of a, n of b), in elements
   int64_t column;  // stride along k
 };
-
-inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Elements of n columns, packed.
 inline int64_t packed_size(int64_t n, int64_t k) { return ceil_div(n, kTileColumns) * kTileColumns * k; }
@@ -60,99 +48,65 @@ inline void pack_panel(const Matrix& b, int64_t n, int64_t k, float* out) {
   }
 }
 
-// Rows [0, m) of a over k steps as [ceil(m / kTileRows)][k][kTileRows]; missing rows are 0.
-inline void pack_rows(const Matrix& a, int64_t m, int64_t k, float* out) {
-  for (int64_t r = 0; r < m; r += kTileRows, out += k * kTileRows) {
-    const float* rows[kTileRows];
-    for (int i = 0; i < kTileRows; ++i) rows[i] = a.data + (r + i < m ? r + i : r) * a.row;
-    for (int64_t p = 0; p < k; ++p)
-      for (int i = 0; i < kTileRows; ++i) out[p * kTileRows + i] = rows[i][p * a.column];
-  }
+// Columns of b into all its panels, one after the other.
+inline void pack_panels(const Matrix& b, int64_t n, int64_t k, const tessera::kernels::Parallel* parallel, float* out) {
+  parallel_for(parallel, ceil_div(n, kTileColumns), 1 + 8192 / (kTileColumns * (k + 1)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t i = begin * kTileColumns; i < end * kTileColumns && i < n; i += kTileColumns)
+                   pack_panel({b.data + i * b.row, b.row, b.column}, least(n - i, kTileColumns), k, out + i * k);
+               });
 }
 
-// Accumulators of R rows. A chain of members instead of arrays: GCC keeps arrays indexed in loops on the stack.
-template <int R>
-struct Tile {
-  Vec low, high;
-  Tile<R - 1> rest;
-  TESSERA_INLINE void clear() {
-    low = high = Vec{};
-    rest.clear();
-  }
-  TESSERA_INLINE void step(const float* a, Vec b_low, Vec b_high) {
-    const Vec x = splat(*a);
-    low = fma(x, b_low, low);
-    high = fma(x, b_high, high);
-    rest.step(a + 1, b_low, b_high);
-  }
-  // c (+)= tile (+ bias)
-  TESSERA_INLINE void put(float* c, int64_t row, bool add, Vec bias_low, Vec bias_high) const {
-    store(c, low + (add ? load(c) : bias_low));
-    store(c + kLanes, high + (add ? load(c + kLanes) : bias_high));
-    rest.put(c + row, row, add, bias_low, bias_high);
-  }
-};
-template <>
-struct Tile<0> {
-  TESSERA_INLINE void clear() {}
-  TESSERA_INLINE void step(const float*, Vec, Vec) {}
-  TESSERA_INLINE void put(float*, int64_t, bool, Vec, Vec) const {}
-};
+typedef float Four __attribute__((vector_size(16)));
+TESSERA_INLINE Four load_four(const float* p) {
+  Four v;
+  memcpy(&v, p, sizeof v);
+  return v;
+}
 
-// c [kTileRows, kTileColumns] (+)= a [k][kTileRows] b [k][kTileColumns]; bias [kTileColumns] or null where c starts.
-inline void multiply_tile(const float* a, const float* b, int64_t k, float* c, int64_t row, bool add,
-                          const float* bias) {
-  Tile<kTileRows> tile;
-  tile.clear();
-  for (int64_t p = 0; p < k; ++p, a += kTileRows, b += kTileColumns) tile.step(a, load(b), load(b + kLanes));
-  tile.put(c, row, add, bias == nullptr ? Vec{} : load(bias), bias == nullptr ? Vec{} : load(bias + kLanes));
+// Four rows of a, four units of each, to units of four rows: out[u * height].
+TESSERA_INLINE void transpose_four(const float* a, int64_t row, float* out, int64_t height) {
+  const Four r0 = load_four(a), r1 = load_four(a + row), r2 = load_four(a + 2 * row), r3 = load_four(a + 3 * row);
+  typedef int32_t Index __attribute__((vector_size(16)));
+#if defined(__clang__)
+#define TESSERA_MIX(x, y, i, j, k, l) __builtin_shufflevector(x, y, i, j, k, l)
+#else
+#define TESSERA_MIX(x, y, i, j, k, l) __builtin_shuffle(x, y, (Index{i, j, k, l}))
+#endif
+  const Four low01 = TESSERA_MIX(r0, r1, 0, 4, 1, 5), high01 = TESSERA_MIX(r0, r1, 2, 6, 3, 7);
+  const Four low23 = TESSERA_MIX(r2, r3, 0, 4, 1, 5), high23 = TESSERA_MIX(r2, r3, 2, 6, 3, 7);
+  const Four units[] = {TESSERA_MIX(low01, low23, 0, 1, 4, 5), TESSERA_MIX(low01, low23, 2, 3, 6, 7),
+                        TESSERA_MIX(high01, high23, 0, 1, 4, 5), TESSERA_MIX(high01, high23, 2, 3, 6, 7)};
+#undef TESSERA_MIX
+#pragma GCC unroll 4
+  for (int u = 0; u < 4; ++u) memcpy(out + u * height, &units[u], sizeof units[u]);
+}
+
+// `height` rows of 4-byte units as [units][height].
+inline void pack_row_panel(const float* a, int64_t row, int64_t column, int64_t height, int64_t units, float* out) {
+  int64_t u = 0;
+  if (column == 1 && height >= 4) {
+    // Rows 0-3 and the last four: those in both are written twice.
+    for (; u + 4 <= units; u += 4) {
+      transpose_four(a + u, row, out + u * height, height);
+      if (height > 4) transpose_four(a + (height - 4) * row + u, row, out + u * height + height - 4, height);
+    }
+  }
+  for (; u < units; ++u)
+    for (int64_t r = 0; r < height; ++r) out[u * height + r] = a[r * row + u * column];
+}
+
+// Row panels [first, last) of m rows of a, each to its place.
+inline void pack_row_panels(const Matrix& a, int64_t m, int64_t k, int64_t first, int64_t last, float* out) {
+  const Split rows = row_panels(m);
+  for (int64_t i = first; i < last; ++i)
+    pack_row_panel(a.data + rows.begin(i) * a.row, a.row, a.column, rows.length(i), k, out + rows.begin(i) * k);
 }
 
 struct Output {
   float* data;
   int64_t row;
 };
-
-// Rows [0, m) of c over `panels` panels of b, of which the last may have fewer than kTileColumns columns: n in all.
-// m <= kBlockRows. `b` is packed over all of k. bias [n] or null. `add`: to what c holds.
-inline void multiply_block(const Matrix& a, int64_t m, int64_t k, const float* b, int64_t n, const Output& c,
-                           const float* bias, bool add = false) {
-  alignas(64) float rows[(kBlockRows + kTileRows) * kDepth];
-  alignas(64) float edge[kTileRows * kTileColumns];
-  alignas(64) float edge_bias[kTileColumns] = {};
-  if (k == 0) {
-    for (int64_t i = 0; !add && i < m; ++i)
-      for (int64_t j = 0; j < n; ++j) c.data[i * c.row + j] = bias == nullptr ? 0 : bias[j];
-    return;
-  }
-  for (int64_t p = 0; p < k; p += kDepth) {
-    const int64_t depth = k - p < kDepth ? k - p : kDepth;
-    pack_rows({a.data + p * a.column, a.row, a.column}, m, depth, rows);
-    for (int64_t j = 0; j < n; j += kTileColumns) {
-      const float* panel = b + j * k + p * kTileColumns;
-      const int64_t columns = n - j < kTileColumns ? n - j : kTileColumns;
-      const float* panel_bias = bias == nullptr ? nullptr : bias + j;
-      if (bias != nullptr && columns < kTileColumns) {
-        memcpy(edge_bias, bias + j, static_cast<size_t>(columns) * 4);
-        panel_bias = edge_bias;
-      }
-      for (int64_t i = 0; i < m; i += kTileRows) {
-        const int64_t height = m - i < kTileRows ? m - i : kTileRows;
-        float* to = c.data + i * c.row + j;
-        if (height == kTileRows && columns == kTileColumns) {
-          multiply_tile(rows + i * depth, panel, depth, to, c.row, add || p > 0, panel_bias);
-          continue;
-        }
-        if (add || p > 0)
-          for (int64_t r = 0; r < height; ++r)
-            memcpy(edge + r * kTileColumns, to + r * c.row, static_cast<size_t>(columns) * 4);
-        multiply_tile(rows + i * depth, panel, depth, edge, kTileColumns, add || p > 0, panel_bias);
-        for (int64_t r = 0; r < height; ++r)
-          memcpy(to + r * c.row, edge + r * kTileColumns, static_cast<size_t>(columns) * 4);
-      }
-    }
-  }
-}
 
 // Several products of one shape: batch i reads a[i], b[i] and writes c[i], in the order of `batch`'s axes.
 struct Products {
@@ -165,10 +119,10 @@ struct Products {
   const float* bias;  // [n] or null
 };
 
-// b packed at most this much at once: a few MB stay in L3 between packing and use.
+// Packed at most this much at once, of b and of a: 4 MiB each stay in L3 between packing and use.
 constexpr int64_t kPackedElements = int64_t{1} << 20;
 // Fewer rows than this read b where it lies: packing would cost more than it saves.
-constexpr int64_t kFewRows = 4;
+constexpr int64_t kUnpackedRows = 4;
 
 inline bool shares_b(const Products& p) {
   for (int a = 0; a < p.batch.rank; ++a)
@@ -176,25 +130,76 @@ inline bool shares_b(const Products& p) {
   return true;
 }
 
-// Columns packed at once, a multiple of kTileColumns, and products packed at once.
+// Few rows, or few columns to use them with, do not pay for packing a.
+inline bool reads_a_in_place(const Products& p) { return p.a.column == 1 && (p.m <= kFewRows || p.n <= 64); }
+
+// What is packed at once.
 struct Slices {
-  int64_t columns, products;
+  int64_t columns;   // of b, a multiple of kTileColumns
+  int64_t products;  // b and a of each
+  int64_t rows;      // of a
 };
 inline Slices slices_of(const Products& p) {
-  const int64_t one = packed_size(p.n, p.k);
-  if (one <= kPackedElements) {
-    const int64_t most = one == 0 ? p.batches : kPackedElements / one;
-    return {ceil_div(p.n, kTileColumns) * kTileColumns, shares_b(p) ? 1 : most < p.batches ? most : p.batches};
-  }
-  const int64_t panels = kPackedElements / (kTileColumns * p.k);
-  return {(panels < 1 ? 1 : panels) * kTileColumns, 1};
+  Slices s;
+  const int64_t k = p.k < 1 ? 1 : p.k;
+  const int64_t panels = ceil_div(p.n, kTileColumns), most = kPackedElements / (kTileColumns * k);
+  s.columns = least(panels, most < 1 ? 1 : most) * kTileColumns;
+  const int64_t parts = ceil_div(p.m * k, kPackedElements);
+  s.rows = parts <= 1 ? p.m : ceil_div(p.m, parts);
+  const int64_t one_b = shares_b(p) ? 1 : s.columns * k, one_a = s.rows * k;
+  s.products = s.columns < p.n || s.rows < p.m ? 1 : kPackedElements / (one_a > one_b ? one_a : one_b);
+  s.products = s.products < 1 ? 1 : least(s.products, p.batches);
+  return s;
 }
 
-inline size_t packed_scratch(const Products& p) {
+inline size_t rows_scratch(const Products& p) {
   const Slices s = slices_of(p);
-  return static_cast<size_t>(s.products * packed_size(s.columns, p.k)) * 4;
+  return reads_a_in_place(p) ? 0 : static_cast<size_t>(s.products * s.rows * p.k) * 4 + 64;
 }
-inline size_t products_scratch(const Products& p) { return p.m <= kFewRows ? 0 : packed_scratch(p); }
+inline size_t packed_scratch(const Products& p) {
+  if (p.m == 0 || p.n == 0 || p.batches == 0) return 0;
+  const Slices s = slices_of(p);
+  return static_cast<size_t>((shares_b(p) ? 1 : s.products) * packed_size(s.columns, p.k)) * 4 + rows_scratch(p);
+}
+inline size_t products_scratch(const Products& p) { return p.m <= kUnpackedRows ? 0 : packed_scratch(p); }
+
+// Products [first, first + count) by columns [left, left + n) of b, packed at `b`, `b_step` from one to the next.
+inline void multiply_columns(const Products& p, int64_t first, int64_t count, int64_t left, int64_t n, const float* b,
+                             int64_t b_step, float* rows, const Epilogue& epilogue,
+                             const tessera::kernels::Parallel* parallel) {
+  const bool in_place = reads_a_in_place(p);
+  const int64_t most = in_place ? p.m : slices_of(p).rows;
+  const auto a_of = [&](int64_t product) {
+    int64_t at[2];
+    walk_offsets(p.batch, p.batch.rank, first + product, at);
+    return p.a.data + at[0];
+  };
+  for (int64_t row = 0; row < p.m; row += most) {
+    const int64_t m = least(most, p.m - row);
+    const int64_t panels = row_panels(m).parts;
+    if (!in_place)
+      parallel_for(parallel, count * panels, 1 + 8192 / (kTileRows * (p.k + 1)), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i)
+          pack_row_panels({a_of(i / panels) + row * p.a.row, p.a.row, p.a.column}, m, p.k, i % panels, i % panels + 1,
+                          rows + i / panels * m * p.k);
+      });
+    const Product shape = {m, n, p.k, nullptr, p.a.row, in_place ? Rows::kInPlace : Rows::kPacked, nullptr};
+    const auto at = [&](int64_t product) {
+      Product one = shape;
+      one.a = in_place ? a_of(product) + row * p.a.row : rows + product * m * p.k;
+      one.b = reinterpret_cast<const char*>(b + product * b_step);
+      return one;
+    };
+    const auto finish = [&](int64_t product, int64_t i, int64_t height, int64_t column, int64_t width, float* sums) {
+      const int64_t c = (first + product) * p.c_step + (row + i) * p.c.row + left + column;
+      finish_tile(epilogue, {sums, height, width, row + i, left + column}, p.c.data + c, p.c.row);
+    };
+    if (in_place)
+      multiply_products<F32Product, Rows::kInPlace>(count, shape, parallel, at, finish);
+    else
+      multiply_products<F32Product, Rows::kPacked>(count, shape, parallel, at, finish);
+  }
+}
 
 // Rows m of a against every column, along k: b's rows are contiguous. Four columns at once hide the addition's latency.
 template <int M>
@@ -269,80 +274,67 @@ inline void multiply_few_rows(const Products& p, const tessera::kernels::Paralle
 }
 
 // All products, b packed by pack(product, column, n, out): columns [column, column + n), n <= kTileColumns, of the b of
-// one product. `scratch` has room for what slices_of(p) says.
+// one product. `scratch` has packed_scratch(p) bytes.
 template <class Pack>
 inline void multiply_packed(const Products& p, const tessera::kernels::Parallel* parallel, void* scratch,
                             const Pack& pack) {
   if (p.m == 0 || p.n == 0 || p.batches == 0) return;
-  float* packed = static_cast<float*>(scratch);
   const Slices s = slices_of(p);
   const bool shared = shares_b(p);
-  const int64_t bands = ceil_div(p.m, kBlockRows);
-  for (int64_t batch = 0; batch < p.batches; batch += shared ? p.batches : s.products) {
-    const int64_t packs = shared ? 1 : p.batches - batch < s.products ? p.batches - batch : s.products;
-    const int64_t products = shared ? p.batches : packs;
-    for (int64_t j = 0; j < p.n; j += s.columns) {
-      const int64_t n = p.n - j < s.columns ? p.n - j : s.columns;
-      const int64_t panels = ceil_div(n, kTileColumns);
-      const int64_t size = panels * kTileColumns * p.k;
+  float* const packed = static_cast<float*>(scratch);
+  float* const rows = packed + (shared ? 1 : s.products) * packed_size(s.columns, p.k);
+  Epilogue epilogue;
+  epilogue.bias = p.bias;
+  for (int64_t j = 0; j < p.n; j += s.columns) {
+    const int64_t n = least(s.columns, p.n - j);
+    const int64_t panels = ceil_div(n, kTileColumns), size = panels * kTileColumns * p.k;
+    for (int64_t batch = 0; batch < p.batches; batch += s.products) {
+      const int64_t products = least(s.products, p.batches - batch), packs = shared ? batch == 0 : products;
       parallel_for(parallel, packs * panels, 1 + 8192 / (kTileColumns * (p.k + 1)), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
           const int64_t column = i % panels * kTileColumns;
-          pack(batch + i / panels, j + column, n - column < kTileColumns ? n - column : kTileColumns,
+          pack(batch + i / panels, j + column, least(n - column, kTileColumns),
                packed + i / panels * size + column * p.k);
         }
       });
-      // Tasks are bands of rows by groups of panels: groups of 16 repack a band of a for 256 or 512 columns each.
-      constexpr int64_t kGroup = 16;
-      const int64_t groups = ceil_div(panels, kGroup);
-      const int64_t rows = p.m < kBlockRows ? p.m : kBlockRows;
-      const int64_t work = rows * (n < kGroup * kTileColumns ? n : kGroup * kTileColumns) * (p.k + 1);
-      parallel_for(parallel, products * bands * groups, 1 + (int64_t{1} << 18) / work, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          const int64_t product = i / (bands * groups);
-          const int64_t band = i / groups % bands * kBlockRows;
-          const int64_t column = i % groups * kGroup * kTileColumns;
-          int64_t at[2];
-          walk_offsets(p.batch, p.batch.rank, batch + product, at);
-          const int64_t width = kGroup * kTileColumns < n - column ? kGroup * kTileColumns : n - column;
-          multiply_block({p.a.data + at[0] + band * p.a.row, p.a.row, p.a.column},
-                         p.m - band < kBlockRows ? p.m - band : kBlockRows, p.k,
-                         packed + (shared ? 0 : product) * size + column * p.k, width,
-                         {p.c.data + (batch + product) * p.c_step + band * p.c.row + j + column, p.c.row},
-                         p.bias == nullptr ? nullptr : p.bias + j + column);
-        }
-      });
+      multiply_columns(p, batch, products, j, n, packed, shared ? 0 : size, rows, epilogue, parallel);
     }
   }
-}
-
-// One product, b packed whole beforehand: its panels follow each other. Tasks are bands of rows by groups of panels,
-// wide enough that packing a band of a costs little, and enough of them that two threads end together.
-inline void multiply_prepacked(const Products& p, const float* packed, const tessera::kernels::Parallel* parallel) {
-  if (p.m == 0 || p.n == 0) return;
-  constexpr int64_t kGroup = 8;
-  const int64_t panels = ceil_div(p.n, kTileColumns), groups = ceil_div(panels, kGroup);
-  const int64_t bands = ceil_div(p.m, kBlockRows);
-  parallel_for(parallel, bands * groups, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t band = i % bands * kBlockRows, column = i / bands * kGroup * kTileColumns;
-      const int64_t width = p.n - column < kGroup * kTileColumns ? p.n - column : kGroup * kTileColumns;
-      multiply_block({p.a.data + band * p.a.row, p.a.row, p.a.column},
-                     p.m - band < kBlockRows ? p.m - band : kBlockRows, p.k, packed + column * p.k, width,
-                     {p.c.data + band * p.c.row + column, p.c.row}, p.bias == nullptr ? nullptr : p.bias + column);
-    }
-  });
 }
 
 // All products. `scratch` has products_scratch(p) bytes.
 inline void multiply(const Products& p, const tessera::kernels::Parallel* parallel, void* scratch) {
   if (p.m == 0 || p.n == 0 || p.batches == 0) return;
-  if (p.m <= kFewRows) return multiply_few_rows(p, parallel);
+  if (p.m <= kUnpackedRows) return multiply_few_rows(p, parallel);
   multiply_packed(p, parallel, scratch, [&](int64_t product, int64_t column, int64_t n, float* out) {
     int64_t at[2];
     walk_offsets(p.batch, p.batch.rank, product, at);
     pack_panel({p.b.data + at[1] + column * p.b.row, p.b.row, p.b.column}, n, p.k, out);
   });
+}
+
+// c [m, n] (+)= a b^T within one task: m <= 48, b packed over all of k.
+inline void multiply_block(const Matrix& a, int64_t m, int64_t k, const float* b, int64_t n, const Output& c,
+                           bool add = false) {
+  constexpr int64_t kDepth = 256;
+  alignas(64) float rows[48 * kDepth];
+  alignas(64) float sums[kTileRows * kTileColumns];
+  const Split panels = row_panels(m);
+  for (int64_t p = 0; p == 0 || p < k; p += kDepth) {
+    const int64_t depth = least(kDepth, k - p);
+    pack_row_panels({a.data + p * a.column, a.row, a.column}, m, depth, 0, panels.parts, rows);
+    for (int64_t j = 0; j < n; j += kTileColumns)
+      for (int64_t i = 0; i < panels.parts; ++i) {
+        const int64_t row = panels.begin(i), columns = least(n - j, kTileColumns);
+        multiply_rows<F32Product, Rows::kPacked, Fetch::kNothing>(
+            panels.length(i), {rows + row * depth, 0, reinterpret_cast<const char*>(b + j * k + p * kTileColumns), 0,
+                               depth, sums, false, nullptr, 0});
+        for (int64_t r = 0; r < panels.length(i); ++r) {
+          float* to = c.data + (row + r) * c.row + j;
+          for (int64_t x = 0; x < columns; ++x) to[x] = (add || p > 0 ? to[x] : 0) + sums[r * kTileColumns + x];
+        }
+      }
+  }
 }
 
 }  // namespace

@@ -82,18 +82,16 @@ size_t linear_packed_size(const PackArgs& args) noexcept {
 }
 void linear_pack(const PackArgs& args, void* out) noexcept {
   const View& w = *args.operand;
-  const int64_t n = w.shape[0], k = w.shape[1];
-  const Matrix b = {static_cast<const float*>(w.data), w.stride[0], w.stride[1]};
-  parallel_for(args.parallel, ceil_div(n, kTileColumns), 1 + 8192 / (kTileColumns * (k + 1)),
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t i = begin * kTileColumns; i < end * kTileColumns; i += kTileColumns)
-                   pack_panel({b.data + i * b.row, b.row, b.column}, n - i < kTileColumns ? n - i : kTileColumns, k,
-                              static_cast<float*>(out) + i * k);
-               });
+  pack_panels({static_cast<const float*>(w.data), w.stride[0], w.stride[1]}, w.shape[0], w.shape[1], args.parallel,
+              static_cast<float*>(out));
 }
+size_t linear_rows_scratch(const Args& args) noexcept { return rows_scratch(linear_products(args)); }
 int linear_packed_f32(const Args& args) noexcept {
   const Products p = linear_products(args);
-  multiply_prepacked(p, p.b.data, args.parallel);
+  if (p.m == 0 || p.n == 0) return kDone;
+  Epilogue epilogue;
+  epilogue.bias = p.bias;
+  multiply_columns(p, 0, 1, 0, p.n, p.b.data, 0, static_cast<float*>(args.scratch), epilogue, args.parallel);
   return kDone;
 }
 
@@ -180,4 +178,4 @@ int dot_any_type(const Args& args) noexcept {
 
 TESSERA_FAMILY(matmul, {"dot_f32", dot_f32, dot_scratch}, {"dot_any", dot_any_type, nullptr},
                {"linear_f32", linear_f32, linear_scratch},
-               {"linear_packed_f32", linear_packed_f32, nullptr, linear_packed_size, linear_pack})
+               {"linear_packed_f32", linear_packed_f32, linear_rows_scratch, linear_packed_size, linear_pack})

@@ -1,0 +1,44 @@
+// What is measured: one line a case.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/attrs.h"
+#include "tessera/tensor.h"
+
+namespace tessera::bench {
+
+// The limit that a case is held against.
+enum class Limit {
+  f32_peak,
+  bf16_peak,
+  int8_peak,
+  read,  // memory, read once: the better of plain and four-stream is named too
+  copy,  // memory, read and written
+};
+
+struct Operand {
+  DType type = DType::f32;
+  Dims shape = {};
+  bool constant = false;
+  // The axis of result 0 along which this operand's axis 0 runs, so that a check may look at some of it; -1 for all.
+  int runs_along = -1;
+};
+
+struct Case {
+  std::string op;
+  std::string shape;  // as it is printed
+  std::vector<Operand> operands = {};
+  std::vector<ir::AttrValue> attrs = {};
+  Limit limit = Limit::copy;
+  double work = 0;              // operations, or bytes
+  double tolerance = 0;         // of the result's largest element
+  int sets = 1;                 // of constants, used in turn so that no cache holds them
+  Dims result = {};             // of result 0
+  int64_t m = 0, n = 0, k = 0;  // of a matrix product, for the peers
+};
+
+std::vector<Case> cases();
+
+}  // namespace tessera::bench

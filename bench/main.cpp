@@ -1,0 +1,225 @@
+// tessera-bench: kernels beside the machine's limits and beside peers, in one process.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/cpu.h"
+#include "base/measure.h"
+#include "base/result.h"
+#include "bench/kernel_call.h"
+#include "bench/peers.h"
+
+namespace tessera::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::ordered_json;
+
+struct Arguments {
+  std::string filter, peer;
+  int threads = 0;
+  bool json = false;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+template <class F>
+double seconds(int64_t calls, int64_t first, const F& run) {
+  const Clock::time_point begin = Clock::now();
+  for (int64_t i = 0; i < calls; ++i) run(first + i);
+  return std::chrono::duration<double>(Clock::now() - begin).count() / static_cast<double>(calls);
+}
+
+struct Times {
+  double ours = 0, peer = 0, ratio = 0;  // medians, in seconds; of the peer's time to ours
+};
+
+// Alternates the two, each warmed up by a run of its own: what the other left in the caches and in its threads'
+// spinning counts for neither.
+Times measure(const KernelCall& call, const PeerRun& peer, double budget) {
+  constexpr double kLeast = 2e-3;  // one timing, far above the clock's and the pool's jitter
+  call.run(0);
+  const double once = seconds(1, 1, [&](int64_t i) { call.run(i); });
+  const auto calls = std::max<int64_t>(1, static_cast<int64_t>(kLeast / once));
+  const double round = once * static_cast<double>(calls) * (peer ? 3 : 1);
+  const int rounds = std::clamp(static_cast<int>(budget / round), 7, 60);
+  std::vector<double> ours, theirs, ratios;
+  int64_t next = 0;
+  const auto settle = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
+  for (int r = 0; r < rounds; ++r, next += calls + 1) {
+    if (peer) settle();
+    call.run(next);
+    ours.push_back(seconds(calls, next + 1, [&](int64_t i) { call.run(i); }));
+    if (!peer) continue;
+    settle();
+    peer(next);
+    theirs.push_back(seconds(calls, next + 1, peer));
+    ratios.push_back(theirs.back() / ours.back());
+  }
+  return {median(ours), peer ? median(theirs) : 0, peer ? median(ratios) : 0};
+}
+
+struct Bound {
+  double value = 0;
+  const char* name = "";
+  double plain = 0, four = 0;  // of reading
+};
+Result<Bound> bound_of(Limit limit, Isa isa, int threads) {
+  Bound bound;
+  switch (limit) {
+    case Limit::read: {
+      TESSERA_ASSIGN(bound.plain, measure_read_bandwidth(threads));
+      TESSERA_ASSIGN(bound.four, measure_read_bandwidth(threads, 4));
+      return Bound{bound.plain, "dram_read", bound.plain, bound.four};
+    }
+    case Limit::copy: {
+      TESSERA_ASSIGN(bound.value, measure_copy_bandwidth(threads));
+      return Bound{bound.value, "copy"};
+    }
+    default: {
+      const Arithmetic arithmetic = limit == Limit::f32_peak    ? Arithmetic::f32
+                                    : limit == Limit::bf16_peak ? Arithmetic::bf16
+                                                                : Arithmetic::int8;
+      TESSERA_ASSIGN(bound.value, measure_peak_gops(isa, arithmetic, threads));
+      return Bound{bound.value, "peak"};
+    }
+  }
+}
+
+Json describe(const std::string& kernel, const std::string& shape, std::string_view type, std::string_view isa,
+              int threads) {
+  return {{"kernel", kernel}, {"shape", shape}, {"type", type}, {"isa", isa}, {"threads", threads}};
+}
+
+void print(const Arguments& a, const Json& line) {
+  if (a.json) {
+    fmt::print("{}\n", line.dump());
+  } else {
+    const auto number = [&](const char* key) { return line[key].is_number() ? line[key].get<double>() : 0.0; };
+    fmt::print("{:<20} {:<16} {:<5} {:>9.2f} {:<7} {:>5.1f}% of {}", line["kernel"].get<std::string>(),
+               line["shape"].get<std::string>(), line["type"].get<std::string>(), number("value"),
+               line["unit"].get<std::string>(), number("percent_of_limit"), line["limit"].get<std::string>());
+    if (line["peer"].is_string())
+      fmt::print("   {} {:.2f}, ratio {:.3f}", line["peer"].get<std::string>(), number("peer_value"), number("ratio"));
+    fmt::print("\n");
+  }
+  std::fflush(stdout);
+}
+
+Status run_case(const Case& c, const Arguments& a, const kernels::KernelSet& set, Isa isa, ThreadPool& pool) {
+  TESSERA_ASSIGN(const KernelCall call, KernelCall::make(c, set, pool));
+  TESSERA_TRY(call.check());
+  const PeerRun peer = a.peer.empty()
+                           ? PeerRun()
+                           : peer_run(a.peer, c, call.drawn(0), call.drawn(c.operands.size() > 1 ? 1 : 0), a.threads);
+  TESSERA_ASSIGN(Bound bound, bound_of(c.limit, isa, a.threads));
+  Times times;
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    times = measure(call, peer, 1.0);
+    // A limit that moved by a tenth meanwhile says that the machine did something else.
+    TESSERA_ASSIGN(const Bound again, bound_of(c.limit, isa, a.threads));
+    const bool steady = std::abs(again.value - bound.value) <= 0.1 * bound.value;
+    bound = again;
+    if (steady) break;
+  }
+  const bool memory = c.limit == Limit::read || c.limit == Limit::copy;
+  const double value = c.work / times.ours * 1e-9;
+  Json line = describe(std::string(call.kernel()), c.shape, name(c.operands[0].type), set.isa(), a.threads);
+  line["value"] = value;
+  line["unit"] = memory ? "GB/s" : c.limit == Limit::int8_peak ? "GOP/s" : "GFLOP/s";
+  line["percent_of_limit"] = 100 * value / bound.value;
+  line["peer"] = peer ? Json(a.peer) : Json();
+  line["peer_value"] = peer ? Json(c.work / times.peer * 1e-9) : Json();
+  line["ratio"] = peer ? Json(times.ratio) : Json();
+  line["limit"] = bound.name;
+  line["limit_value"] = bound.value;
+  line["median_us"] = times.ours * 1e6;
+  if (c.limit == Limit::read) {
+    line["dram_read"] = bound.plain;
+    line["dram_read_four_streams"] = bound.four;
+  }
+  print(a, line);
+  return {};
+}
+
+// A parallel loop with one chunk for each thread, which end when all have begun: the caller cannot do the work alone.
+void fork_join(const Arguments& a, std::string_view isa, ThreadPool& pool) {
+  constexpr int kLoops = 20'000;
+  std::vector<double> us;
+  us.reserve(kLoops);
+  std::atomic<int64_t> begun{0};
+  int64_t wanted = 0;
+  const auto meet = [&](int64_t, int64_t) {
+    begun.fetch_add(1);
+    while (begun.load() < wanted) {
+    }
+  };
+  for (int i = -kLoops / 10; i < kLoops; ++i) {
+    wanted += pool.threads();
+    const Clock::time_point begin = Clock::now();
+    pool.parallel_for(pool.threads(), 1, meet);
+    if (i < 0) continue;  // warms the pool up
+    us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
+  }
+  std::sort(us.begin(), us.end());
+  constexpr double kLimit = 1.5;  // what is asked of two threads
+  const double middle = us[us.size() / 2];
+  Json line = describe("fork_join", fmt::format("{}", pool.threads()), "", isa, a.threads);
+  line["value"] = middle;
+  line["unit"] = "us";
+  line["percent_of_limit"] = 100 * middle / kLimit;
+  for (const char* key : {"peer", "peer_value", "ratio"}) line[key] = Json();
+  line["limit"] = "1.5 us";
+  line["limit_value"] = kLimit;
+  line["p99_us"] = us[us.size() * 99 / 100];
+  print(a, line);
+}
+
+Status run_all(const Arguments& a) {
+  TESSERA_ASSIGN(const Isa isa, chosen_isa());
+  const kernels::KernelSet* set = kernels::set_for(name(isa));
+  if (set == nullptr) return fail(Code::isa_unavailable, "this build has no kernels for {}", name(isa));
+  ThreadPool pool(a.threads);
+  const auto chosen = [&](const std::string& text) { return text.find(a.filter) != std::string::npos; };
+  if (chosen("fork_join")) fork_join(a, set->isa(), pool);
+  for (const Case& c : cases())
+    if (chosen(fmt::format("{} {} {}", c.op, c.shape, name(c.operands[0].type))))
+      TESSERA_TRY(run_case(c, a, *set, isa, pool));
+  return {};
+}
+
+}  // namespace
+}  // namespace tessera::bench
+
+int main(int argc, char** argv) {
+  using namespace tessera;
+  CLI::App app(
+      "Measures kernels beside the machine's limits and beside peers.\n"
+      "example: tessera-bench ops --filter linear --threads 2 --peer onednn --json");
+  app.require_subcommand(1);
+  CLI::App* ops = app.add_subcommand("ops", "the operator library: results are checked first");
+  bench::Arguments arguments;
+  std::string isa;
+  ops->add_option("--filter", arguments.filter, "only cases whose operator, shape and type hold this text");
+  ops->add_option("--isa", isa, "the instruction set; else TESSERA_ISA, else the best");
+  ops->add_option("--threads", arguments.threads, "default: all cores of this process")->check(CLI::Range(1, 1024));
+  ops->add_option("--peer", arguments.peer, "alternates with this library")
+      ->check(CLI::IsMember({"onednn", "openblas"}));
+  ops->add_flag("--json", arguments.json, "one object a line");
+  CLI11_PARSE(app, argc, argv);
+  if (arguments.threads == 0) arguments.threads = usable_cores();
+  if (!isa.empty()) setenv("TESSERA_ISA", isa.c_str(), 1);
+  const Status status = bench::run_all(arguments);
+  if (status) return 0;
+  fmt::print(stderr, "{}\n", status.error().to_string());
+  return 1;
+}

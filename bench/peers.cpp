@@ -1,0 +1,88 @@
+#include "bench/peers.h"
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#ifdef TESSERA_HAS_ONEDNN
+#include <omp.h>
+
+#include <dnnl.hpp>
+#endif
+#ifdef TESSERA_HAS_OPENBLAS
+#include <cblas.h>
+extern "C" void openblas_set_num_threads(int);
+#endif
+
+namespace tessera::bench {
+namespace {
+
+#ifdef TESSERA_HAS_ONEDNN
+PeerRun onednn(const Case& c, const Tensor& x, const Tensor& w, int threads) {
+  using dnnl::memory;
+  omp_set_num_threads(threads);
+  const auto type_of = [](DType t) {
+    return t == DType::f32    ? memory::data_type::f32
+           : t == DType::bf16 ? memory::data_type::bf16
+           : t == DType::i8   ? memory::data_type::s8
+                              : memory::data_type::undef;
+  };
+  const memory::data_type types[] = {type_of(x.dtype()), type_of(w.dtype())};
+  if (types[0] == memory::data_type::undef || types[1] == memory::data_type::undef) return {};
+  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  auto stream = std::make_shared<dnnl::stream>(engine);
+  const memory::desc from({c.m, c.k}, types[0], memory::format_tag::ab);
+  const memory::desc plain({c.k, c.n}, types[1], memory::format_tag::ba),
+      any({c.k, c.n}, types[1], memory::format_tag::any);
+  const memory::desc to({c.m, c.n}, types[0] == memory::data_type::s8 ? memory::data_type::s32 : types[0],
+                        memory::format_tag::ab);
+  const dnnl::matmul::primitive_desc description({from, any, to}, engine);
+  const auto product = std::make_shared<dnnl::matmul>(description);
+  memory source(from, engine), target(to, engine), given(plain, engine);
+  std::memcpy(source.get_data_handle(), x.data(), x.bytes());
+  std::memcpy(given.get_data_handle(), w.data(), w.bytes());
+  std::vector<memory> weights;
+  for (int s = 0; s < c.sets; ++s) {
+    weights.emplace_back(description.weights_desc(), engine);
+    dnnl::reorder(given, weights.back()).execute(*stream, given, weights.back());
+  }
+  stream->wait();
+  return [=](int64_t i) {
+    product->execute(*stream, {{DNNL_ARG_SRC, source},
+                               {DNNL_ARG_WEIGHTS, weights[static_cast<size_t>(i) % weights.size()]},
+                               {DNNL_ARG_DST, target}});
+    stream->wait();
+  };
+}
+#endif
+
+#ifdef TESSERA_HAS_OPENBLAS
+PeerRun openblas(const Case& c, const Tensor& x, const Tensor& w, int threads) {
+  if (x.dtype() != DType::f32 || w.dtype() != DType::f32) return {};
+  openblas_set_num_threads(threads);
+  std::vector<std::shared_ptr<std::vector<float>>> weights;
+  for (int s = 0; s < c.sets; ++s)
+    weights.push_back(std::make_shared<std::vector<float>>(w.as<float>(), w.as<float>() + c.n * c.k));
+  auto y = std::make_shared<std::vector<float>>(static_cast<size_t>(c.m * c.n));
+  const auto m = static_cast<blasint>(c.m), n = static_cast<blasint>(c.n), k = static_cast<blasint>(c.k);
+  return [=](int64_t i) {
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, n, k, 1, x.as<float>(), k,
+                weights[static_cast<size_t>(i) % weights.size()]->data(), k, 0, y->data(), n);
+  };
+}
+#endif
+
+}  // namespace
+
+PeerRun peer_run(const std::string& peer, [[maybe_unused]] const Case& c, [[maybe_unused]] const Tensor& x,
+                 [[maybe_unused]] const Tensor& w, [[maybe_unused]] int threads) {
+#ifdef TESSERA_HAS_ONEDNN
+  if (peer == "onednn" && c.m > 0) return onednn(c, x, w, threads);
+#endif
+#ifdef TESSERA_HAS_OPENBLAS
+  if (peer == "openblas" && c.m > 0) return openblas(c, x, w, threads);
+#endif
+  return {};
+}
+
+}  // namespace tessera::bench

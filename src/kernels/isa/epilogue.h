@@ -1,0 +1,44 @@
+// What happens to a tile of finished sums while it is in L1: pointwise steps, then the store.
+#pragma once
+
+#include "kernels/isa/math.h"
+#include "kernels/isa/tile.h"
+
+namespace {
+
+struct Epilogue {
+  const float* bias = nullptr;  // [N]
+};
+
+// Sums of rows [row, row + rows) and columns [column, column + columns) of the product, as [rows][kTileColumns].
+struct FinishedTile {
+  float* sums;
+  int64_t rows, columns;
+  int64_t row, column;
+};
+
+// The tile through the steps to c, whose rows are `stride` apart.
+inline void finish_tile(const Epilogue& e, const FinishedTile& tile, float* c, int64_t stride) {
+  float* sums = tile.sums;
+  alignas(64) float part[kTileColumns] = {};
+  if (e.bias != nullptr) {
+    const float* bias = e.bias + tile.column;
+    if (tile.columns < kTileColumns) {
+      memcpy(part, bias, static_cast<size_t>(tile.columns) * 4);
+      bias = part;
+    }
+    for (int64_t r = 0; r < tile.rows; ++r)
+      for (int64_t v = 0; v < kTileColumns; v += kLanes) {
+        float* at = sums + r * kTileColumns + v;
+        store(at, load(at) + load(bias + v));
+      }
+  }
+  for (int64_t r = 0; r < tile.rows; ++r, c += stride, sums += kTileColumns) {
+    if (tile.columns == kTileColumns)
+      for (int64_t v = 0; v < kTileColumns; v += kLanes) store(c + v, load(sums + v));
+    else
+      memcpy(c, sums, static_cast<size_t>(tile.columns) * 4);
+  }
+}
+
+}  // namespace

@@ -1,0 +1,200 @@
+// Blocking and threads of matrix products over packed b, the same for every product type of tile.h.
+//
+// A task is some row panels of a by some column panels of b. Within it, from outside in: blocks of k, column panels,
+// row panels. So a block of a stays in L2, a panel of b in L1 (or near it), and sums go through memory once a block of
+// k. Blocks of k depend on k alone, and each sum adds them in order, so results depend neither on caches nor on
+// threads, nor on how many other rows there are.
+#pragma once
+
+#include "kernels/isa/loops.h"
+#include "kernels/isa/tile.h"
+
+namespace {
+
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// [0, n) in `parts` parts whose lengths differ by at most one.
+struct Split {
+  int64_t n, parts;
+  int64_t begin(int64_t i) const { return n * i / parts; }
+  int64_t length(int64_t i) const { return begin(i + 1) - begin(i); }
+};
+
+// Row panels of m rows: of equal height, as 128 rows go faster in 22 panels of 5 and 6 than in 21 of 6 and one of 2.
+inline Split row_panels(int64_t m) { return {m, ceil_div(m, kTileRows)}; }
+
+// One product as tiles read it. a is packed by row panel, panel i at row_panels(m).begin(i) * units, or lies in rows.
+struct Product {
+  int64_t m, n;
+  int64_t lines;  // of a panel of b
+  const float* a;
+  int64_t a_row;
+  Rows a_rows;
+  const char* b;
+};
+
+// Sums of a task between blocks of k, on the stack of its thread.
+constexpr int64_t kTaskSums = (128 << 10) / 4;
+// Column panels of a task: 16 vectors wide, a unit of a from L2 then serves 8 cycles of multiply-adds.
+constexpr int64_t kTaskPanels = 16 / kTileVectors;
+// Up to so many rows memory is what limits, and packing a would show.
+constexpr int64_t kFewRows = 24;
+
+// Lines of a block of k. 512 lines of two vectors of 8 lanes are 32 KiB, of four vectors of 16 lanes 128 KiB: a panel
+// stays in L1, or in a part of L2 that leaves room for a. Longer sums would also lose digits.
+inline int64_t depth_of(int64_t lines) { return lines < 1 ? 1 : ceil_div(lines, ceil_div(lines, 512)); }
+
+struct Blocks {
+  int64_t rows;    // row panels of a task
+  int64_t panels;  // column panels of a task
+};
+template <class T>
+inline Blocks blocks_of(int64_t m, int64_t n, int64_t lines, int64_t count,
+                        const tessera::kernels::Parallel* parallel) {
+  const tessera::kernels::Caches caches = parallel == nullptr ? tessera::kernels::Caches() : parallel->caches;
+  Blocks blocks;
+  // A block of a takes at most half of L2.
+  const int64_t row_bytes = depth_of(lines) * T::kUnits * 4;
+  int64_t rows = least(caches.l2 / 2 / row_bytes, kTaskSums / (kTaskPanels * kTileColumns)) / kTileRows;
+  if (rows < 1) rows = 1;
+  const int64_t row_parts = row_panels(m).parts, panels = ceil_div(n, kTileColumns);
+  blocks.rows = ceil_div(row_parts, ceil_div(row_parts, rows));
+  // Enough tasks that all threads end together.
+  const int64_t wanted = 8 * (parallel == nullptr ? 1 : parallel->threads);
+  const int64_t bands = ceil_div(row_parts, blocks.rows) * count;
+  int64_t width = panels * bands / wanted;
+  width = width < 1 ? 1 : least(width, kTaskPanels);
+  blocks.panels = ceil_div(panels, ceil_div(panels, width));
+  return blocks;
+}
+
+// Row panels [first, last) by column panels [left, right), of which the last may have fewer columns.
+// finish(row, rows, column, columns, sums [rows][kTileColumns]) takes each tile of finished sums and may change it.
+template <class T, Rows A, class Finish>
+inline void multiply_task(const Product& p, int64_t first, int64_t last, int64_t left, int64_t right,
+                          const Finish& finish) {
+  constexpr int64_t kLineBytes = kTileVectors * T::kVectorBytes;
+  using Element = typename T::Element;
+  alignas(64) Element kept[kTaskSums];
+  alignas(64) Element done[kTileRows * kTileColumns];
+  const Split rows = row_panels(p.m);
+  const int64_t origin = rows.begin(first);
+  const int64_t passes = p.m <= kFewRows ? last - first : 1;  // that share the fetching of the next panel
+  const int64_t depth = depth_of(p.lines);
+  const bool whole = depth >= p.lines;
+  for (int64_t line = 0; line == 0 || line < p.lines; line += depth) {
+    const int64_t lines = least(depth, p.lines - line);
+    const bool ends = line + lines == p.lines;
+    for (int64_t j = left; j < right; ++j) {
+      TileJob job;
+      job.b = p.b + (j * p.lines + line) * kLineBytes;
+      job.b_panel = 0;
+      job.lines = lines;
+      job.a_row = p.a_row;
+      job.ahead_step = kLineBytes / passes;
+      const char* const next = p.b + ((j + 1 < right ? j + 1 : j) * p.lines + line) * kLineBytes;
+      for (int64_t i = first; i < last; ++i) {
+        const int64_t row = rows.begin(i), height = rows.length(i);
+        const int64_t unit = line * T::kUnits;
+        job.a = A == Rows::kPacked ? p.a + row * p.lines * T::kUnits + unit * height : p.a + row * p.a_row + unit;
+        Element* const keep = kept + ((j - left) * (rows.begin(last) - origin) + row - origin) * kTileColumns;
+        job.sums = whole ? done : keep;
+        job.add = line > 0;
+        if (i - first < passes) {
+          job.ahead = next + (i - first) * lines * job.ahead_step;
+          multiply_rows<T, A, Fetch::kAhead>(height, job);
+        } else {
+          multiply_rows<T, A, Fetch::kNothing>(height, job);
+        }
+        if (ends)
+          finish(row, height, j * kTileColumns, least(p.n - j * kTileColumns, kTileColumns), whole ? done : keep);
+      }
+    }
+  }
+}
+
+// R rows, all of them, by panels [left, right) of b, each read once from memory.
+template <class T, int R, Rows A, class Finish>
+inline void multiply_stream(const Product& p, int64_t left, int64_t right, const Finish& finish) {
+  // Streams: more independent sums, and more of memory at once, as far as the registers reach.
+  constexpr int W = R == 1 ? 4 : R <= 3 ? 2 : 1;
+  constexpr int64_t kLineBytes = kTileVectors * T::kVectorBytes;
+  alignas(64) typename T::Element sums[W * R * kTileColumns];
+  TileJob job = {p.a, p.a_row, nullptr, p.lines * kLineBytes, 0, sums, false, nullptr, 0};
+  const int64_t depth = depth_of(p.lines);
+  for (int64_t j = left; j < right;) {
+    const int64_t panels = right - j >= W ? W : W == 4 && right - j >= 2 ? 2 : 1;
+    for (int64_t line = 0; line == 0 || line < p.lines; line += depth) {
+      job.a = p.a + line * T::kUnits * (A == Rows::kPacked ? R : 1);
+      job.b = p.b + (j * p.lines + line) * kLineBytes;
+      job.lines = least(depth, p.lines - line);
+      job.add = line > 0;
+      if (panels == W)
+        multiply_tile<T, R, W, A, Fetch::kStream>(job);
+      else if (panels == 2)
+        multiply_tile<T, R, W == 4 ? 2 : W, A, Fetch::kStream>(job);
+      else
+        multiply_tile<T, R, 1, A, Fetch::kStream>(job);
+    }
+    for (int64_t w = 0; w < panels; ++w, ++j)
+      finish(int64_t{0}, int64_t{R}, j * kTileColumns, least(p.n - j * kTileColumns, kTileColumns),
+             sums + w * R * kTileColumns);
+  }
+}
+template <class T, Rows A, class Finish>
+inline void multiply_streams(const Product& p, int64_t left, int64_t right, const Finish& finish) {
+  switch (p.m) {
+    case 1:
+      return multiply_stream<T, 1, A>(p, left, right, finish);
+    case 2:
+      return multiply_stream<T, 2, A>(p, left, right, finish);
+    case 3:
+      return multiply_stream<T, 3, A>(p, left, right, finish);
+    case 4:
+      return multiply_stream<T, 4, A>(p, left, right, finish);
+    case 5:
+      return multiply_stream<T, 5, A>(p, left, right, finish);
+    default:
+      return multiply_stream<T, 6, A>(p, left, right, finish);
+  }
+}
+
+// Products 0 ... count - 1 of one shape: at(i) gives product i; finish(i, row, rows, column, columns, sums) as above.
+template <class T, Rows A, class At, class Finish>
+inline void multiply_products(int64_t count, const Product& shape, const tessera::kernels::Parallel* parallel,
+                              const At& at, const Finish& finish) {
+  const int64_t panels = ceil_div(shape.n, kTileColumns);
+  if (shape.m <= kTileRows) {
+    // As many panels a task as one row streams at once, unless that leaves threads idle.
+    const int64_t wanted = 4 * (parallel == nullptr ? 1 : parallel->threads);
+    const int64_t width = least(4, panels * count / wanted + 1);
+    const int64_t groups = ceil_div(panels, width);
+    const int64_t work = width * kTileColumns * (shape.lines + 1) * T::kUnits * shape.m;
+    // A task of 2^16 multiply-adds takes a few microseconds.
+    parallel_for(parallel, count * groups, 1 + (int64_t{1} << 16) / work, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t left = i % groups * width;
+        multiply_streams<T, A>(at(i / groups), left, least(left + width, panels),
+                               [&](auto... tile) { finish(i / groups, tile...); });
+      }
+    });
+    return;
+  }
+  const Blocks blocks = blocks_of<T>(shape.m, shape.n, shape.lines, count, parallel);
+  const int64_t row_parts = row_panels(shape.m).parts;
+  const Split bands = {row_parts, ceil_div(row_parts, blocks.rows)};
+  const Split groups = {panels, ceil_div(panels, blocks.panels)};
+  const int64_t tasks = bands.parts * groups.parts;
+  const int64_t work = shape.m * shape.n * (shape.lines + 1) * T::kUnits / tasks + 1;
+  parallel_for(parallel, count * tasks, 1 + (int64_t{1} << 16) / work, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      // Bands of one group follow each other: they find its panels in a cache that threads share.
+      const int64_t group = i % tasks / bands.parts, band = i % bands.parts;
+      multiply_task<T, A>(at(i / tasks), bands.begin(band), bands.begin(band + 1), groups.begin(group),
+                          groups.begin(group + 1), [&](auto... tile) { finish(i / tasks, tile...); });
+    }
+  });
+}
+
+}  // namespace
