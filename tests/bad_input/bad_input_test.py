@@ -81,6 +81,9 @@ class Models(BadInput):
     def test_control_flow(self):
         self.check_models(bad_models.bad_control)
 
+    def test_growth(self):
+        self.check_models(bad_models.bad_growth)
+
     def test_runs(self):
         self.check_models(bad_models.late)
 

@@ -255,6 +255,23 @@ def bad_control():
               ["nodes"], 5)
 
 
+def bad_growth():
+    """Small files that ask for much: nothing may be allocated or walked because a number says so."""
+    far = [vi("x", [2, 3]), vi("s", [1 << 40], I)]
+    for op, name in (("Reshape", "reshape"), ("Expand", "expand"), ("Tile", "tile")):
+        yield Bad(f"{name}_to_2_40_axes", model([ox.node(op, ["x", "s"], ["y"], "n")], far), "E0402|E0303|E0312|E0313|E0317",
+                  ["'n'"], (3, 4))
+    yield Bad("constant_of_2_40_axes", model([ox.node("ConstantOfShape", ["s"], ["y"], "n")], far[1:]),
+              "E0402|E0317", ["'n'"], 4)
+    yield Bad("slice_of_2_40_axes", model([ox.node("Slice", ["x", "s", "s"], ["y"], "n")], far), "E0303", ["'n'"])
+    yield Bad("axes_70", one("Relu", ["x"], shape=[1] * 70), "E0402", ["70", "'x'"], 4)
+    yield Bad("axes_70_by_unsqueeze", one("Reshape", ["x", "s"], [ints("s", [1] * 70 + [6])]), "E0402", ["71", "'n'"], 4)
+    grams = dict(mode="TF", min_gram_length=1, max_gram_length=2, ngram_counts=[0, 1], pool_int64s=[1, 2, 3])
+    words = [vi("x", [1, 8], I)]
+    yield Bad("skips_without_end", model([ox.node("TfIdfVectorizer", ["x"], ["y"], "n", max_skip_count=1 << 60,
+                                                  ngram_indexes=[0, 1], **grams)], words), "E0403", ["'n'"])
+
+
 def late():
     """Sound until they run: what they ask for is too much or wrong."""
     yield Bad("constant_of_huge_shape", one("ConstantOfShape", ["s"], [ints("s", [1 << 41])]), "E0503", ["'y'"], 5)
@@ -266,7 +283,7 @@ def late():
         ints("i", [0, 1]), ints("d", [1 << 45], []), weights("v", [2])]), "E0503", ["'y'"], 5)
 
 
-GROUPS = [bad_protobuf, bad_names, bad_operands, bad_shapes, bad_control, late]
+GROUPS = [bad_protobuf, bad_names, bad_operands, bad_shapes, bad_control, bad_growth, late]
 
 
 def sound():
