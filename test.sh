@@ -27,15 +27,31 @@ debug() {
   ctest --preset debug -j "$jobs" --label-exclude house --progress
 }
 
+# What the fuzzers of models start from: our own bad and sound models, and the smallest of the ONNX cases where those are.
+seeds() {
+  local to=build/fuzz/seeds
+  rm -rf "$to"
+  python3 -B tests/bad_input/bad_models.py "$to/onnx_model_fuzz"
+  local cases=../shared/data/onnx-node model
+  [[ ! -d $cases ]] || find "$cases" -name model.onnx -size -2 -print0 | sort -z | while IFS= read -r -d '' model; do
+    cp "$model" "$to/onnx_model_fuzz/case.$(basename "$(dirname "$model")")"
+  done
+  ln -s onnx_model_fuzz "$to/onnx_proto_fuzz"
+}
+
 fuzz() {
   build fuzz --target fuzzers
+  seeds
   local program name
   for program in build/fuzz/fuzz/*; do
     [[ -x $program && -f $program ]] || continue
     name=$(basename "$program")
     mkdir -p "build/fuzz/corpus/$name" build/fuzz/findings
     local corpora=("build/fuzz/corpus/$name")
-    [[ -d tests/fuzz/corpus/$name ]] && corpora+=("tests/fuzz/corpus/$name")
+    local folder
+    for folder in "tests/fuzz/corpus/$name" "build/fuzz/seeds/$name"; do
+      [[ -d $folder ]] && corpora+=("$folder")
+    done
     "$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -artifact_prefix="build/fuzz/findings/$name." \
       "${corpora[@]}" >"build/fuzz/$name.log" 2>&1 ||
       { tail -n 40 "build/fuzz/$name.log" >&2; die "$name found an input that fails; it is in build/fuzz/findings"; }

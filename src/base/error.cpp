@@ -36,7 +36,9 @@ Error Error::within(std::string step) && {
 std::string Error::to_string() const {
   std::string text = code_name(code) + " " + message;
   for (const std::string& step : trail) text += "\n  while " + step;
-  if (!hint.empty()) text += "\n  hint: " + hint;
+  // What the code's listing says helps where nothing more exact is known.
+  text += "\n  hint: ";
+  text += hint.empty() ? describe(code).fix : std::string_view(hint);
   return text;
 }
 

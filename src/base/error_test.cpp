@@ -31,6 +31,8 @@ TEST(Error, TellsTheWayThere) {
   error.hint = "look";
   EXPECT_EQ(error.to_string(),
             "E0312 K is 64 in x but 32 in w\n  while adding node 'up'\n  while importing 'model.onnx'\n  hint: look");
+  error.hint.clear();
+  EXPECT_TRUE(error.to_string().ends_with(std::string("\n  hint: ").append(describe(error.code).fix)));
 }
 
 Result<int> half(int x) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -27,14 +28,7 @@ constexpr size_t kMaxFile = 1 << 20;
 
 constexpr size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
-// The most that one buffer may ask for. Mappings larger than the machine succeed and kill the process later.
-size_t most_bytes() {
-  static const size_t most = [] {
-    const uint64_t total = machine_memory().total;
-    return static_cast<size_t>(total > 0 ? std::min<uint64_t>(total, PTRDIFF_MAX / 2) : PTRDIFF_MAX / 2);
-  }();
-  return most;
-}
+std::atomic<size_t> set_limit{0};
 
 // Maps `bytes` (whole pages) at a multiple of `alignment`; null when the machine refuses.
 std::byte* map_aligned(size_t bytes, size_t alignment, size_t page) {
@@ -51,11 +45,26 @@ std::byte* map_aligned(size_t bytes, size_t alignment, size_t page) {
 
 }  // namespace
 
+size_t memory_limit() {
+  static const size_t machine = [] {
+    const uint64_t total = machine_memory().total;
+    return static_cast<size_t>(total > 0 ? std::min<uint64_t>(total, PTRDIFF_MAX / 2) : PTRDIFF_MAX / 2);
+  }();
+  const size_t set = set_limit.load(std::memory_order_relaxed);
+  return set > 0 ? std::min(set, machine) : machine;
+}
+
+void set_memory_limit(size_t bytes) { set_limit.store(bytes, std::memory_order_relaxed); }
+
+Status check_allocation(size_t bytes) {
+  if (bytes <= memory_limit()) return {};
+  return fail(Code::out_of_memory, "{} bytes asked for, but the limit of one allocation is {}", bytes, memory_limit());
+}
+
 Result<AlignedBuffer> AlignedBuffer::make(size_t bytes, Pages pages) {
   AlignedBuffer buffer;
   if (bytes == 0) return buffer;
-  if (bytes > most_bytes())
-    return fail(Code::out_of_memory, "{} bytes asked for, but the machine has {}", bytes, most_bytes());
+  TESSERA_TRY(check_allocation(bytes));
   if (bytes < kMapFrom) {
     const size_t rounded = round_up(bytes, kBufferAlignment);
     buffer.data_ = static_cast<std::byte*>(std::aligned_alloc(kBufferAlignment, rounded));

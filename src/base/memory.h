@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <span>
+#include <stdexcept>
 #include <string>
 
-#include "tessera/error.h"
+#include "base/result.h"
 
 namespace tessera {
 
@@ -15,12 +17,34 @@ constexpr size_t kBufferAlignment = 64;  // a cache line, and the widest vector
 // Whether a large buffer asks for pages of 2 MiB: fewer TLB misses, but memory comes in larger pieces.
 enum class Pages { normal, huge };
 
+// The most bytes that one allocation of tensor memory may have: the machine's (or the container's), or less where that
+// was set. Larger ones would succeed, where memory is overcommitted, and kill the process when touched.
+size_t memory_limit();
+// For the whole process. 0 sets the machine's again.
+void set_memory_limit(size_t bytes);
+// E0503 when `bytes` pass memory_limit().
+Status check_allocation(size_t bytes);
+
+// f(), which gives a Result. Where memory runs out inside, which the standard library tells by throwing, gives E0503:
+// nothing throws across the API.
+template <class F>
+auto catching_exhaustion(F&& f) -> decltype(f()) {
+  try {
+    return f();
+  } catch (const std::bad_alloc&) {
+    return fail(Code::out_of_memory, "memory ran out; the limit of one allocation is {} bytes", memory_limit());
+  } catch (const std::length_error&) {
+    return fail(Code::out_of_memory, "a list would be longer than memory; the limit of one allocation is {} bytes",
+                memory_limit());
+  }
+}
+
 // Zeroed memory, aligned to kBufferAlignment, owned. Large buffers are mapped on their own: pages are taken from the
 // machine when first touched, and given back when the buffer dies.
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
-  // E0503 when the machine refuses, or when it could never hold `bytes` (more than machine_memory().total).
+  // E0503 when the machine refuses, or `bytes` pass memory_limit().
   static Result<AlignedBuffer> make(size_t bytes, Pages pages = Pages::normal);
   AlignedBuffer(AlignedBuffer&& other) noexcept;
   AlignedBuffer& operator=(AlignedBuffer&& other) noexcept;

@@ -42,6 +42,24 @@ TEST(AlignedBuffer, RefusesTheImpossible) {
   }
 }
 
+TEST(MemoryLimit, HoldsForOneAllocation) {
+  const size_t machine = memory_limit();
+  set_memory_limit(1000);
+  EXPECT_EQ(memory_limit(), 1000u);
+  EXPECT_TRUE(check_allocation(1000));
+  EXPECT_EQ(check_allocation(1001).error().code, Code::out_of_memory);
+  EXPECT_EQ(AlignedBuffer::make(1001).error().code, Code::out_of_memory);
+  set_memory_limit(0);
+  EXPECT_EQ(memory_limit(), machine);
+}
+
+TEST(MemoryLimit, ExhaustionIsAnError) {
+  const auto thrown = [](auto exception) { return catching_exhaustion([&]() -> Result<int> { throw exception; }); };
+  EXPECT_EQ(thrown(std::bad_alloc()).error().code, Code::out_of_memory);
+  EXPECT_EQ(thrown(std::length_error("too long")).error().code, Code::out_of_memory);
+  EXPECT_EQ(catching_exhaustion([]() -> Result<int> { return 3; }).value(), 3);
+}
+
 TEST(AlignedBuffer, Moves) {
   for (size_t bytes : {size_t{100}, size_t{1} << 20}) {
     AlignedBuffer a = AlignedBuffer::make(bytes).value();

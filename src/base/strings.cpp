@@ -1,5 +1,7 @@
 #include "base/strings.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -67,6 +69,16 @@ std::string did_you_mean(std::string_view wanted, std::span<const std::string_vi
 
 std::string did_you_mean(std::string_view wanted, std::span<const std::string> names) {
   return question(nearest(wanted, names));
+}
+
+Error dim_unknown(std::string_view name, std::span<const std::string> names) {
+  const std::string message =
+      names.empty()
+          ? fmt::format("no input of the model has a size named '{}': all are numbers", name)
+          : fmt::format("no input of the model has a size named '{}'; there are '{}'", name, fmt::join(names, "', '"));
+  Error error{Code::unknown_name, message};
+  error.hint = did_you_mean(name, names);
+  return error;
 }
 
 bool glob_match(std::string_view pattern, std::string_view text) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "tessera/error.h"
+
 namespace tessera {
 
 // The one of `names` that `wanted` most likely misspells (case, a letter more, less, other, or two swapped), the first
@@ -15,6 +17,9 @@ std::string_view nearest_name(std::string_view wanted, std::span<const std::stri
 // "did you mean 'x'?", or "": the text of an error's hint.
 std::string did_you_mean(std::string_view wanted, std::span<const std::string_view> names);
 std::string did_you_mean(std::string_view wanted, std::span<const std::string> names);
+
+// E0202: a range is given for the size `name`, but a model's sizes have these names.
+Error dim_unknown(std::string_view name, std::span<const std::string> names);
 
 // Whether all of `text` matches `pattern`, in which `*` stands for any run of characters and `?` for one byte.
 // Takes at most |pattern| * |text| steps.

@@ -60,5 +60,13 @@ TEST(GlobMatch, ManyStarsEndSoon) {
   EXPECT_FALSE(glob_match(pattern + "b", std::string(20'000, 'a')));
 }
 
+TEST(DimUnknown, TellsTheNamesThatThereAre) {
+  const Error error = dim_unknown("bacth", std::vector<std::string>{"batch", "seq"});
+  EXPECT_EQ(error.code, Code::unknown_name);
+  EXPECT_EQ(error.message, "no input of the model has a size named 'bacth'; there are 'batch', 'seq'");
+  EXPECT_EQ(error.hint, "did you mean 'batch'?");
+  EXPECT_EQ(dim_unknown("n", {}).message, "no input of the model has a size named 'n': all are numbers");
+}
+
 }  // namespace
 }  // namespace tessera

@@ -2,6 +2,7 @@
 #include <csignal>
 #include <cstdio>
 
+#include "base/memory.h"
 #include "base/result.h"
 #include "cli/commands.h"
 
@@ -63,7 +64,7 @@ int main(int argc, const char* const* argv) {
   if (const auto* answer = std::get_if<Answer>(&*parsed)) {
     fmt::print(stdout, "{}", answer->text);
   } else {
-    code = dispatch(std::get<Arguments>(*parsed));
+    code = catching_exhaustion([&] { return dispatch(std::get<Arguments>(*parsed)); });
   }
   if (!code) return report(code.error());
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)

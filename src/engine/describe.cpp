@@ -64,7 +64,7 @@ Result<ValueInfo> declared(const onnx::ValueInfoProto& proto) {
   for (size_t i = 0; info.ranked && i < type->shape->size(); ++i) {
     const onnx::DimensionProto& dim = (*type->shape)[i];
     info.shape.push_back(dim.dim_value           ? std::to_string(*dim.dim_value)
-                         : dim.dim_param.empty() ? info.name + "." + std::to_string(i)
+                         : dim.dim_param.empty() ? info.name + "_" + std::to_string(i)
                                                  : std::string(dim.dim_param));
     info.sizes.push_back(dim.dim_value.value_or(-1));
   }

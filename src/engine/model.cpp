@@ -1,6 +1,11 @@
 #include "engine/model.h"
 
+#include <algorithm>
+#include <set>
+
+#include "base/memory.h"
 #include "base/result.h"
+#include "base/strings.h"
 #include "engine/language.h"
 #include "import/onnx/import.h"
 #include "import/onnx/proto.h"
@@ -41,6 +46,29 @@ Result<Format> format_of(std::span<const std::byte> bytes) {
   if (begins_as_onnx(bytes)) return Format::onnx;
   return fail(Code::unknown_format, "the file begins with byte 0x{:02x}, as no kind of model does",
               static_cast<unsigned>(bytes.front()));
+}
+
+// What the sizes that only a run tells are called.
+std::vector<std::string> open_sizes(const std::vector<ValueInfo>& inputs) {
+  std::set<std::string> names;
+  for (const ValueInfo& info : inputs)
+    for (size_t i = 0; i < info.sizes.size(); ++i)
+      if (info.sizes[i] < 0) names.insert(info.shape[i]);
+  return {names.begin(), names.end()};
+}
+
+// What is known of sizes, where no graph is at hand that it could become a part of.
+Status apply_dims(const std::vector<DimRange>& dims, std::vector<ValueInfo>& inputs) {
+  const std::vector<std::string> names = open_sizes(inputs);
+  for (const DimRange& range : dims) {
+    if (std::find(names.begin(), names.end(), range.name) == names.end())
+      return tl::unexpected<Error>(dim_unknown(range.name, names));
+    if (range.lo != range.hi) continue;
+    for (ValueInfo& info : inputs)
+      for (size_t i = 0; i < info.sizes.size(); ++i)
+        if (info.sizes[i] < 0 && info.shape[i] == range.name) info.sizes[i] = range.lo;
+  }
+  return {};
 }
 
 std::string folder_of(const std::string& path) {
@@ -96,6 +124,7 @@ Status Model::Impl::read_onnx() {
   // The inputs of each run tell what is not known now.
   TESSERA_ASSIGN(const onnx::ModelProto model, onnx::parse_model(onnx::Bytes(bytes_)));
   TESSERA_ASSIGN(inputs_, engine::declared_inputs(model));
+  TESSERA_TRY(apply_dims(options_.dims, inputs_));
   TESSERA_ASSIGN(outputs_, engine::declared_outputs(model));
   return {};
 }
@@ -112,7 +141,7 @@ Status Model::Impl::read_artifact() {
   plan_ = std::move(artifact.plan);
   inputs_ = engine::describe_inputs(*plan_);
   outputs_ = engine::describe_outputs(*plan_);
-  return {};
+  return apply_dims(options_.dims, inputs_);
 }
 
 bool Model::Impl::may_decide(const Value& input) {
@@ -123,9 +152,11 @@ bool Model::Impl::may_decide(const Value& input) {
 
 // To the sizes that the user told.
 Result<ir::Graph> Model::Impl::narrowed(ir::Graph graph) const {
-  for (const DimRange& range : options_.dims)
-    if (const std::optional<Dim> symbol = graph.dims().find(range.name))
-      TESSERA_TRY(graph.dims().narrow(*symbol, {range.lo, range.hi}));
+  for (const DimRange& range : options_.dims) {
+    const std::optional<Dim> symbol = graph.dims().find(range.name);
+    if (!symbol) return tl::unexpected<Error>(dim_unknown(range.name, open_sizes(engine::describe_inputs(graph))));
+    TESSERA_TRY(graph.dims().narrow(*symbol, {range.lo, range.hi}));
+  }
   TESSERA_TRY(graph.compact());
   return graph;
 }
@@ -188,15 +219,17 @@ Result<Model> Model::load(const std::string& path, LoadOptions options) {
     return Model(std::move(language));
   }
   TESSERA_ASSIGN(std::shared_ptr<const MappedFile> file, MappedFile::open(path));
-  Result<std::shared_ptr<Impl>> impl = Impl::open(file->bytes(), file, file, folder_of(path), std::move(options));
+  Result<std::shared_ptr<Impl>> impl =
+      catching_exhaustion([&] { return Impl::open(file->bytes(), file, file, folder_of(path), std::move(options)); });
   if (!impl) return tl::unexpected<Error>(std::move(impl.error()).within("loading '" + path + "'"));
   return Model(std::move(*impl));
 }
 
 Result<Model> Model::from_memory(std::span<const std::byte> bytes, std::string folder, LoadOptions options,
                                  std::shared_ptr<const void> keep) {
-  TESSERA_ASSIGN(std::shared_ptr<Impl> impl,
-                 Impl::open(bytes, std::move(keep), nullptr, std::move(folder), std::move(options)));
+  TESSERA_ASSIGN(std::shared_ptr<Impl> impl, catching_exhaustion([&] {
+                   return Impl::open(bytes, std::move(keep), nullptr, std::move(folder), std::move(options));
+                 }));
   return Model(std::move(impl));
 }
 

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "base/cpu.h"
+#include "base/memory.h"
 #include "base/result.h"
 #include "base/strings.h"
 #include "engine/compiled.h"
@@ -164,7 +165,7 @@ Result<Session> Session::create(const Model& model, SessionOptions options) {
   auto impl = std::make_unique<Impl>(model, options);
   if (!options.reference)
     impl->pool = std::make_shared<ThreadPool>(options.threads > 0 ? options.threads : usable_cores());
-  TESSERA_TRY(impl->make_general());
+  TESSERA_TRY(catching_exhaustion([&] { return impl->make_general(); }));
   return Session(std::move(impl));
 }
 
@@ -172,7 +173,9 @@ Result<std::vector<NamedValue>> Session::run(std::span<const NamedValue> inputs,
   const Model::Impl& model = *impl_->model.impl();
   TESSERA_ASSIGN(std::vector<Value> bound, engine::bind_inputs(model.inputs(), inputs));
   TESSERA_ASSIGN(std::vector<Tensor> buffers, output_buffers(model.outputs(), options.outputs));
-  TESSERA_ASSIGN(std::vector<Value> results, impl_->execute(bound, {buffers, options.stop}));
+  TESSERA_ASSIGN(std::vector<Value> results, catching_exhaustion([&] {
+                   return impl_->execute(bound, {buffers, options.stop});
+                 }));
   std::vector<NamedValue> outputs;
   for (size_t i = 0; i < results.size(); ++i) outputs.push_back({model.outputs()[i].name, std::move(results[i])});
   return outputs;

@@ -29,6 +29,7 @@ std::string file_name(const std::string& name) {
 }
 
 Result<Value> parse(const std::shared_ptr<const MappedFile>& file, const ValueInfo& info) {
+  if (file->size() == 0) return fail(Code::unknown_format, "the file is empty: neither .npy nor .pb");
   if (!file->text().starts_with(kNpyMagic))
     return onnx::parse_value(file->bytes(), kind_of(info), info.dtype, {.file = file});
   TESSERA_ASSIGN(Tensor tensor, parse_npy(file->bytes(), file, info.dtype));

@@ -1,12 +1,13 @@
 #include "ir/array.h"
 
+#include "base/memory.h"
 #include "base/result.h"
 #include "tensor/scalar.h"
 
 namespace tessera::ir {
 namespace {
 
-// The reference is for checking: it refuses arrays that a machine of the usual size cannot hold as doubles.
+// The reference is for checking: it refuses arrays that a machine of the usual size cannot hold.
 constexpr int64_t kMaxElements = int64_t{1} << 31;
 
 }  // namespace
@@ -21,6 +22,7 @@ Result<int64_t> array_count(const Dims& shape) {
   TESSERA_ASSIGN(int64_t count, element_count(shape));
   if (count > kMaxElements)
     return fail(Code::out_of_memory, "an array of {} elements is too large for the reference", count);
+  TESSERA_TRY(check_allocation(static_cast<size_t>(count) * sizeof(Int)));
   return count;
 }
 

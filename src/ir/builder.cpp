@@ -13,6 +13,7 @@ namespace {
 
 // Larger integer tensors are data, not shapes.
 constexpr int64_t kMaxContents = 1024;
+constexpr int kMaxAxes = 64;  // as plans allow
 
 // The number of elements when it is a small constant; -1 otherwise.
 int64_t small_count(const Type& type) {
@@ -24,6 +25,23 @@ int64_t small_count(const Type& type) {
     if (count > kMaxContents) return -1;
   }
   return count;
+}
+
+// Sizes wrap where attributes near 2^63 meet, and axes cost memory in everything that names them.
+Status check_result(const OpDef& op, const Type& type) {
+  if (!type.ranked) return {};
+  if (type.rank() > kMaxAxes)
+    return fail(Code::unsupported_feature, "{}: the result has {} axes, more than {}", op.name, type.rank(), kMaxAxes);
+  Dims sizes;
+  for (Dim d : type.shape) {
+    if (!d.is_const()) continue;
+    if (d.value() < 0)
+      return fail(Code::shape_invalid, "{}: the result has the size {} in {}", op.name, d.value(), to_string(type));
+    sizes.push_back(d.value());
+  }
+  if (Result<int64_t> count = element_count(sizes); !count)
+    return fail(Code::shape_invalid, "{}: the result {} has more than 2^62 elements", op.name, to_string(type));
+  return {};
 }
 
 }  // namespace
@@ -79,6 +97,7 @@ Xs Builder::add(const OpDef& op, std::span<const X> operands, std::vector<AttrVa
   Status inferred;
   if (!op.signature.empty()) inferred = apply_signature(infer);
   if (inferred && op.infer != nullptr) inferred = op.infer(infer);
+  for (size_t i = 0; inferred && i < infer.results.size(); ++i) inferred = check_result(op, *infer.results[i]);
   if (!inferred) {
     fail_with(std::move(inferred.error()));
     return absent;

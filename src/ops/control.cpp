@@ -73,6 +73,19 @@ Status eval_branch(Eval& e) {
   return {};
 }
 
+// One number or condition; nothing where it is absent.
+Status check_scalar(const Infer& infer, TypeRef type, DType dtype, std::string_view what) {
+  if (type == nullptr || (type->is_tensor() && type->dtype == dtype)) return {};
+  return fail(Code::dtype_mismatch, "{}: the {} is {} but must be one {}", infer.op.name, what, to_string(*type),
+              name(dtype));
+}
+
+Result<Int> scalar_of(const Eval& e, const Array& array, std::string_view what) {
+  if (array.count() != 1)
+    return fail(Code::shape_mismatch, "{}: the {} has {} elements, not one", e.op.name, what, array.count());
+  return array.of<Int>()[0];
+}
+
 // (trip?, condition?, carried..., captured...); the body takes (iteration, condition, carried..., captured...) and
 // gives (condition, carried..., stacked...).
 Status infer_loop(Infer& infer) {
@@ -82,6 +95,9 @@ Status infer_loop(Infer& infer) {
       carried > body.inputs.size() - 2 || carried > body.outputs.size() - 1)
     return fail(Code::arity, "loop: {} operands for a body of {} inputs and {} results", infer.operands.size(),
                 body.inputs.size(), body.outputs.size());
+  TESSERA_TRY(check_scalar(infer, infer.operands[0], DType::i64, "trip count"));
+  TESSERA_TRY(check_scalar(infer, infer.operands[1], DType::boolean, "condition"));
+  TESSERA_TRY(check_scalar(infer, body.type(body.outputs[0]), DType::boolean, "condition that the body gives"));
   for (size_t i = 0; i < carried; ++i) {
     TypeRef in = body.type(body.inputs[2 + i]), out = body.type(body.outputs[1 + i]);
     TypeRef both = in == out ? in : join(infer.context, in, out);
@@ -133,19 +149,24 @@ Result<Array> stack(const std::vector<RefValue>& slices, TypeRef slice_type) {
 Status eval_loop(Eval& e) {
   const Graph& body = e.regions[0];
   size_t carried = static_cast<size_t>(e.attrs.integer("carried"));
-  Int trips = e.has(0) ? e.in(0).of<Int>()[0] : Int(INT64_MAX);
-  bool go = e.has(1) ? e.in(1).of<Int>()[0] != 0 : true;
+  Int trips = INT64_MAX, go = 1;
+  if (e.has(0)) {
+    TESSERA_ASSIGN(trips, scalar_of(e, e.in(0), "trip count"));
+  }
+  if (e.has(1)) {
+    TESSERA_ASSIGN(go, scalar_of(e, e.in(1), "condition"));
+  }
   std::vector<RefValue> state;
   for (const RefValue* v : e.operands.subspan(2)) state.push_back(*v);
   std::vector<std::vector<RefValue>> stacked(body.outputs.size() - carried - 1);
-  for (Int i = 0; i < trips && go; ++i) {
+  for (Int i = 0; i < trips && go != 0; ++i) {
     if (i >= e.interpreter->options().max_iterations)
       return fail(Code::iteration_limit, "loop: more than {} iterations", e.interpreter->options().max_iterations);
     std::vector<RefValue> inputs = {{std::make_shared<const Array>(Array{DType::i64, {}, std::vector<Int>{i}})},
                                     {std::make_shared<const Array>(Array{DType::boolean, {}, std::vector<Int>{1}})}};
     inputs.insert(inputs.end(), state.begin(), state.end());
     TESSERA_ASSIGN(std::vector<RefValue> outputs, e.interpreter->run_region(body, inputs, e.bindings));
-    go = outputs[0].array().of<Int>()[0] != 0;
+    TESSERA_ASSIGN(go, scalar_of(e, outputs[0].array(), "condition that the body gives"));
     for (size_t k = 0; k < carried; ++k) state[k] = outputs[1 + k];
     for (size_t k = 0; k < stacked.size(); ++k) stacked[k].push_back(outputs[1 + carried + k]);
   }
@@ -181,6 +202,12 @@ Status infer_scan(Infer& infer) {
   for (size_t i = 0; i < carried; ++i) infer.results.push_back(body.type(body.inputs[i]));
   for (size_t i = carried; i < body.outputs.size(); ++i) {
     TypeRef one = body.type(body.outputs[i]);
+    if (!one->is_tensor())
+      return fail(Code::dtype_mismatch, "scan: stacked result {} is {}, not a tensor", i, to_string(*one));
+    if (!one->ranked) {
+      infer.results.push_back(one);
+      continue;
+    }
     Shape shape = {trips};
     shape.insert(shape.end(), one->shape.begin(), one->shape.end());
     infer.result(one->dtype, std::move(shape));

@@ -287,8 +287,18 @@ Result<Dims> shape_operand(const Array& shape) {
   return sizes;
 }
 
+constexpr int64_t kMaxAxes = 64;  // as plans allow
+
+// A vector of sizes has as many elements as the result has axes.
+Status check_axes(const Infer& infer, Dim count) {
+  if (!count.is_const() || count.value() <= kMaxAxes) return {};
+  return fail(Code::unsupported_feature, "{}: the shape has {} axes, more than {}", infer.op.name, count.value(),
+              kMaxAxes);
+}
+
 Status infer_runtime_shape(Infer& infer) {
   const Dim rank = infer.shape(1)[0];
+  TESSERA_TRY(check_axes(infer, rank));
   if (!rank.is_const()) {
     infer.results.push_back(infer.context.unranked(infer.dtype(0)));
     return {};
@@ -304,6 +314,7 @@ Status infer_runtime_shape(Infer& infer) {
 // Axes in front of the shorter one come from the longer.
 Status infer_broadcast_to(Infer& infer) {
   const Dim rank = infer.shape(1)[0];
+  TESSERA_TRY(check_axes(infer, rank));
   if (!rank.is_const()) {
     infer.results.push_back(infer.context.unranked(infer.dtype(0)));
     return {};

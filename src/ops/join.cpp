@@ -80,18 +80,17 @@ Status infer_pad(Infer& infer) {
 }
 
 Status pad_array(Eval& e, const Array& x, const Dims& low, const Dims& high, const Array* value) {
-  TESSERA_ASSIGN(Array y, ir::make_array(x.dtype, [&] {
-                   Dims shape = x.shape;
-                   for (size_t i = 0; i < shape.size(); ++i) shape[i] += low[i] + high[i];
-                   return shape;
-                 }()));
-  std::vector<int64_t> strides = strides_of(y.shape);
-  int64_t origin = 0;
-  for (size_t i = 0; i < low.size(); ++i) {
+  Dims shape = x.shape;
+  for (size_t i = 0; i < shape.size(); ++i) {
     if (low[i] < 0 || high[i] < 0)
       return fail(Code::shape_invalid, "pad: sizes {} and {} on axis {} must not be negative", low[i], high[i], i);
-    origin += low[i] * strides[i];
+    if (__builtin_add_overflow(shape[i], low[i], &shape[i]) || __builtin_add_overflow(shape[i], high[i], &shape[i]))
+      return fail(Code::shape_invalid, "pad: sizes {} and {} on axis {} overflow", low[i], high[i], i);
   }
+  TESSERA_ASSIGN(Array y, ir::make_array(x.dtype, std::move(shape)));
+  std::vector<int64_t> strides = strides_of(y.shape);
+  int64_t origin = 0;
+  for (size_t i = 0; i < low.size(); ++i) origin += low[i] * strides[i];
   visit_data(x, [&](const auto& from) {
     using Data = std::decay_t<decltype(from)>;
     Data to(static_cast<size_t>(y.count()), value ? std::get<Data>(value->data)[0] : typename Data::value_type(0));
@@ -128,6 +127,8 @@ Status infer_pad_to(Infer& infer) {
 Status eval_pad_to(Eval& e) {
   const Array& x = e.in(0);
   const std::vector<Int>& pads = e.in(1).of<Int>();
+  if (pads.size() != 2 * x.shape.size())
+    return fail(Code::shape_mismatch, "pad_to: {} pads for {} axes", pads.size(), x.shape.size());
   Dims low, high;
   for (size_t i = 0; i < x.shape.size(); ++i) {
     low.push_back(static_cast<int64_t>(pads[i]));

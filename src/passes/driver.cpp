@@ -98,15 +98,20 @@ Result<PassReport> run_pipeline(ir::Graph& graph, const PipelineOptions& options
   if (!options.dump_after.empty() && options.dump_after != "all" && !known(options.dump_after))
     return fail(Code::usage, "there is no pass '{}' to dump after", options.dump_after);
 
+  auto verified = [&](std::string_view when) -> Status {
+    if (!kDebug) return {};
+    if (Status valid = ir::verify(graph); !valid)
+      return tl::unexpected<Error>(std::move(valid.error()).within(std::string(when)));
+    return {};
+  };
+  TESSERA_TRY(verified("before the passes"));
   Driver driver(options);
   for (const Pass& pass : pipeline()) {
     if (pass.level > options.level || options.disabled(pass.name)) continue;
     const auto start = std::chrono::steady_clock::now();
     const size_t before = driver.report.journal.size();
     TESSERA_TRY(driver.run(pass, graph));
-    if (kDebug && driver.report.journal.size() > before)
-      if (Status valid = ir::verify(graph, {.nodes = {}, .outer = {}, .nested = false}); !valid)
-        return tl::unexpected<Error>(std::move(valid.error()).within(fmt::format("after pass '{}'", pass.name)));
+    if (driver.report.journal.size() > before) TESSERA_TRY(verified(fmt::format("after pass '{}'", pass.name)));
     const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
     driver.report.stages.push_back(
         {pass.name, elapsed.count(), count_nodes(graph), static_cast<int64_t>(driver.report.journal.size() - before)});

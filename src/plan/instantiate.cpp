@@ -192,7 +192,13 @@ class Memory {
     }
     size_t sum = 0;
     for (const Interval& interval : all) sum = std::min(sum + interval.bytes, kMaxBytes);
-    if (sum == kMaxBytes) return fail(Code::out_of_memory, "the intermediates of one run take more than 2^46 bytes");
+    if (sum == kMaxBytes) {
+      ValueId largest = 0;
+      for (ValueId v = 0; v < n; ++v)
+        if (instance_.places[v].bytes > instance_.places[largest].bytes) largest = v;
+      return fail(Code::out_of_memory, "the intermediates of one run take more than 2^46 bytes, {} of them {}",
+                  instance_.places[largest].bytes, describe_value(r_, largest));
+    }
     Colouring colouring = colour(arena, kArenaAlignment);
     for (size_t i = 0; i < which.size(); ++i) instance_.places[which[i]].offset = colouring.offsets[i];
     for (ValueId v = 0; v < n; ++v)

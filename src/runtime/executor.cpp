@@ -157,7 +157,9 @@ Status Executor::place_outputs(const Active& a, std::span<const Value* const> in
         continue;
       }
     }
-    TESSERA_ASSIGN(f.outputs[i], Tensor::make(a.routine.values[v].dtype, dims));
+    Result<Tensor> made = Tensor::make(a.routine.values[v].dtype, dims);
+    if (!made) return tl::unexpected(std::move(made).error().within("making " + describe_output(a.routine, i)));
+    f.outputs[i] = std::move(*made);
   }
   return {};
 }

@@ -33,7 +33,7 @@ struct SessionOptions {
   HostResolver host = {};                       // needed by plans with host steps
   const kernels::KernelSet* kernels = nullptr;  // null: what TESSERA_ISA or the CPU says
   size_t cached_shapes = 64;                    // instances kept, of all routines together
-  int64_t max_iterations = int64_t{1} << 24;    // of one loop; E0506 beyond
+  int64_t max_iterations = int64_t{1} << 22;    // of one loop; E0506 beyond
   // Told of each constant that had to be copied because its memory is not aligned to its elements: the source is read
   // no more, and its pages may be given back.
   std::function<void(const void* data, size_t bytes)> release_source = {};

@@ -244,7 +244,7 @@ TEST(Session, HostErrorsNameTheStep) {
   m.r().steps[0].source = 0;
   auto results = session_of(m)->run(std::vector<Value>{floats({1}, {1})});
   ASSERT_FALSE(results.has_value());
-  EXPECT_EQ(results.error().to_string(), "E0505 it fails\n  while running node 'bad' (Fails)");
+  EXPECT_TRUE(results.error().to_string().starts_with("E0505 it fails\n  while running node 'bad' (Fails)"));
 }
 
 TEST(Session, BranchesRunOneRoutine) {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/memory.h"
 #include "base/result.h"
 
 namespace tessera {
@@ -32,9 +33,13 @@ Result<int64_t> element_count(const Dims& shape) {
 
 Result<Tensor> Tensor::make(DType dtype, Dims shape) {
   TESSERA_ASSIGN(int64_t count, element_count(shape));
-  if (dtype == DType::string) return of_strings(std::move(shape), std::vector<std::string>(count));
-  if (count > kMaxCount / 16) return fail(Code::out_of_memory, "a tensor of {} elements does not fit", count);
+  if (count > kMaxCount / 64) return fail(Code::out_of_memory, "a tensor of {} elements does not fit", count);
+  if (dtype == DType::string) {
+    TESSERA_TRY(check_allocation(static_cast<size_t>(count) * sizeof(std::string)));
+    return of_strings(std::move(shape), std::vector<std::string>(count));
+  }
   size_t bytes = storage_bytes(dtype, count);
+  TESSERA_TRY(check_allocation(bytes));
   size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   Tensor t;
   t.dtype_ = dtype;

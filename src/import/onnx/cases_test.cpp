@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <set>
 
+#include "import/onnx/import.h"
 #include "import/onnx/value_proto.h"
+#include "ir/verifier.h"
 #include "tensor/scalar.h"
 
 namespace tessera::onnx {
@@ -80,6 +82,21 @@ TEST(OnnxCases, AllTensorsOfAllCasesAreRead) {
   }
   EXPECT_GT(values, 1000);
   EXPECT_GE(types.size(), 20u);
+}
+
+// Every graph that import makes keeps to the rules, those nested in it too.
+TEST(OnnxCases, ImportedGraphsVerify) {
+  auto all = cases("test_");
+  if (all.empty()) GTEST_SKIP() << "the cases are not here";
+  int verified = 0;
+  for (const fs::path& path : all) {
+    auto graph = import_onnx((path / "model.onnx").string());
+    if (!graph) continue;  // the conformance test tells which
+    const Status valid = ir::verify(*graph);
+    EXPECT_TRUE(valid) << path << ": " << valid.error().to_string();
+    ++verified;
+  }
+  EXPECT_GT(verified, 700);
 }
 
 const AttributeProto* find(const NodeProto& node, std::string_view name) {

@@ -6,8 +6,11 @@
 #include <queue>
 #include <set>
 #include <unordered_set>
+#include <utility>
 
 #include "base/file.h"
+#include "base/strings.h"
+#include "import/onnx/onnx_inputs.h"
 #include "import/onnx/supported.h"
 
 namespace tessera::onnx {
@@ -15,6 +18,11 @@ namespace {
 
 constexpr int kMaxDepth = 64;        // of nested graphs and function calls
 constexpr size_t kMaxDimName = 256;  // longer names of dimensions are cut
+// Functions that call each other, and loops in loops, unfold to exponentially many nodes in a small file. Real models
+// call a function once a layer.
+constexpr int64_t kMostUnfolded = 1 << 16;
+constexpr int64_t kMostUnfoldedPerNode = 64;
+constexpr size_t kMaxAxes = 64;  // as the graph's operators allow
 
 // Names that the node's nested graphs use from outside.
 void free_names(const GraphProto& graph, std::set<std::string_view>& used, int depth) {
@@ -37,6 +45,16 @@ void free_names(const GraphProto& graph, std::set<std::string_view>& used, int d
   for (const ValueInfoProto& v : graph.output) inner.insert(v.name);
   for (std::string_view name : inner)
     if (!own.contains(name)) used.insert(name);
+}
+
+int64_t count_nodes(const std::vector<NodeProto>& nodes) {
+  int64_t count = 0;
+  for (const NodeProto& node : nodes) {
+    ++count;
+    for (const AttributeProto& a : node.attribute)
+      if (const GraphProto* g = a.g()) count += count_nodes(g->node);
+  }
+  return count;
 }
 
 std::string node_title(const NodeProto& node) {
@@ -95,6 +113,8 @@ Result<ir::TypeRef> Importer::type_of(const TypeProto& proto, std::string_view n
   }
   TESSERA_ASSIGN(DType dtype, require_dtype(proto.elem_type, name));
   if (!proto.shape) return context.unranked(dtype);
+  if (proto.shape->size() > kMaxAxes)
+    return fail(Code::unsupported_feature, "'{}' has {} axes, more than {}", name, proto.shape->size(), kMaxAxes);
   Shape shape;
   for (size_t i = 0; i < proto.shape->size(); ++i) {
     const DimensionProto& d = (*proto.shape)[i];
@@ -103,20 +123,18 @@ Result<ir::TypeRef> Importer::type_of(const TypeProto& proto, std::string_view n
       shape.push_back(*d.dim_value);
       continue;
     }
-    if (d.dim_param.empty()) {
-      shape.push_back(context.dims().fresh(fmt::format("{}_{}", name.substr(0, kMaxDimName), i)));
-      continue;
-    }
-    auto known = options_.dims.find(d.dim_param);
-    if (known == options_.dims.end()) {
-      shape.push_back(context.dims().symbol(d.dim_param.substr(0, kMaxDimName)));
-    } else if (known->second.lo == known->second.hi) {
+    const bool unnamed = d.dim_param.empty();
+    std::string dim_name = unnamed ? fmt::format("{}_{}", name.substr(0, kMaxDimName), i)
+                                   : std::string(d.dim_param.substr(0, kMaxDimName));
+    auto known = options_.dims.find(unnamed ? std::string_view(dim_name) : d.dim_param);
+    if (known != options_.dims.end() && known->second.lo == known->second.hi) {
       shape.push_back(known->second.lo);
     } else {
-      Dim symbol = context.dims().symbol(d.dim_param.substr(0, kMaxDimName));
-      TESSERA_TRY(context.dims().narrow(symbol, known->second));
+      Dim symbol = unnamed ? context.dims().fresh(dim_name) : context.dims().symbol(dim_name);
+      if (known != options_.dims.end()) TESSERA_TRY(context.dims().narrow(symbol, known->second));
       shape.push_back(symbol);
     }
+    dim_names_.insert(unnamed ? std::move(dim_name) : std::string(d.dim_param));
   }
   return context.tensor(dtype, std::move(shape));
 }
@@ -128,6 +146,8 @@ Status Importer::add_initializers(const GraphProto& proto, Scope& scope) {
       return fail(Code::duplicate_name, "'{}' is an initializer and also defined elsewhere in graph '{}'", name,
                   proto.name);
     if (tensor->dtype() == DType::string) return {};  // no operator reads it: an error names the node that does
+    if (tensor->shape().size() > kMaxAxes)
+      return fail(Code::unsupported_feature, "'{}' has {} axes, more than {}", name, tensor->shape().size(), kMaxAxes);
     X x = scope.builder().constant(std::move(*tensor));
     TESSERA_TRY(scope.builder().status());
     scope.builder().graph().set_name(x.id, name);
@@ -203,6 +223,9 @@ Status Importer::add_nodes(const std::vector<NodeProto>& nodes, Scope& scope) {
 Status Importer::add_node(const NodeProto& node, uint32_t index, Scope& scope) {
   Builder& builder = scope.builder();
   ir::Context& context = builder.context();
+  if (--nodes_left_ < 0)
+    return fail(Code::out_of_memory, "the model's functions and nested graphs unfold to too many nodes, past {} at {}",
+                kMostUnfolded, node_title(node));
   for (size_t i = 0; i < node.input.size(); ++i) {
     if (node.input[i].empty() || scope.find(node.input[i])) continue;
     return fail(Code::unknown_name, "input {} is '{}', which nothing defines", i, node.input[i]);
@@ -214,6 +237,9 @@ Status Importer::add_node(const NodeProto& node, uint32_t index, Scope& scope) {
   const OnnxOp* op = find_onnx_op(domain, node.op_type, version);
   if (op == nullptr)
     return fail(Code::unsupported_op, "'{}' does not exist in version {} of its operator set", node.op_type, version);
+  const int most = domain.empty() ? most_inputs(node.op_type) : -1;
+  if (most >= 0 && std::cmp_greater(node.input.size(), most))
+    return fail(Code::arity, "'{}' takes at most {} inputs but is given {}", node.op_type, most, node.input.size());
   std::string_view title = node.name;
   for (size_t i = 0; title.empty() && i < node.output.size(); ++i) title = node.output[i];
   ir::LocId before = builder.location();
@@ -319,6 +345,9 @@ Result<ir::Graph> Importer::run() {
                   "the model uses version {} of the operator set ai.onnx; 1 to {} are understood", opset.version,
                   kNewestOpset);
   TESSERA_TRY(check_supported(model_));
+  nodes_left_ = count_nodes(model_.graph.node);
+  for (const FunctionProto& function : model_.functions) nodes_left_ += count_nodes(function.node);
+  nodes_left_ = nodes_left_ * kMostUnfoldedPerNode + kMostUnfolded;
   ir::Graph graph(std::make_shared<ir::Context>());
   graph.name = model_.graph.name;
   Builder builder(graph);
@@ -339,6 +368,10 @@ Result<ir::Graph> Importer::run() {
       graph.contents[input.id] = Shape(values->second.begin(), values->second.end());
     scope.bind(v.name, input);
   }
+  for (const auto& [name, range] : options_.dims)
+    if (!dim_names_.contains(name))
+      return tl::unexpected<Error>(
+          tessera::dim_unknown(name, std::vector<std::string>(dim_names_.begin(), dim_names_.end())));
   TESSERA_TRY(add_initializers(model_.graph, scope));
   TESSERA_TRY(add_nodes(model_.graph.node, scope));
   for (const ValueInfoProto& v : model_.graph.output) {

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -81,6 +82,8 @@ class Importer {
   const ModelProto& model_;
   TensorSource source_;
   const ImportOptions& options_;
+  int64_t nodes_left_ = 0;           // that may still be added, in all graphs and functions
+  std::set<std::string> dim_names_;  // of the inputs' sizes
 };
 
 }  // namespace tessera::onnx

@@ -79,7 +79,13 @@ Xs NodeImport::all() {
 
 const Shape* NodeImport::sizes(int i) {
   X x = any(i);
-  return x ? b.contents(x) : nullptr;
+  if (!x) return nullptr;
+  if (const ir::Type& type = *x.type(); !type.is_tensor() || !(is_int(type.dtype) || type.dtype == DType::boolean)) {
+    sticky(fail(Code::dtype_mismatch, "input {} '{}' must hold integers but is {}", i,
+                node.input[static_cast<size_t>(i)], to_string(type)));
+    return nullptr;
+  }
+  return b.contents(x);
 }
 
 std::optional<std::vector<int64_t>> NodeImport::ints(int i) {

@@ -260,8 +260,8 @@ TEST(OnnxProto, RefusesContradictoryMessages) {
   }
   std::string file = model_with(two);
   auto m = parse_attribute(file);
-  EXPECT_EQ(m.error().to_string(),
-            "E0201 attribute 'a' holds two values, INT and FLOAT\n  while reading a nameless Op node");
+  EXPECT_TRUE(m.error().to_string().starts_with(
+      "E0201 attribute 'a' holds two values, INT and FLOAT\n  while reading a nameless Op node"));
 }
 
 TEST(OnnxProto, NestedTypes) {

@@ -220,6 +220,7 @@ Status import_linear_attention(NodeImport& n) {
   X y = reshape(matmul(grouped, s), {batch, heads, depth}) * scale;
   TESSERA_TRY(b.status());
   region.outputs = {s.id, y.id};
+  region.output_names = {0, 0};
   Xs operands = {state};
   operands.insert(operands.end(), sliced.begin(), sliced.end());
   std::vector<ir::Graph> regions;

@@ -257,6 +257,7 @@ Status import_scan_8(NodeImport& n) {
   }
   TESSERA_ASSIGN(Xs results, add_scan(n, inner, scope, *body, state, sliced));
   for (X x : results) outer[0].graph.outputs.push_back(x.id);
+  outer[0].graph.output_names.assign(results.size(), 0);
   outer[0].captures = scope.captures();
   Xs operands = examples;
   close_regions(outer, {examples.size()}, operands);

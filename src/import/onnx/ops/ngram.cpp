@@ -7,10 +7,8 @@ namespace tessera::onnx {
 namespace {
 
 // The pool's n-grams of one length: their elements, and where each stands in the pool.
-struct Grams {
-  std::vector<int64_t> elements;  // [count, length]
-  std::vector<int64_t> numbers;   // [count]
-};
+constexpr int64_t kMostSkips = 1024;      // each is a few nodes of the graph
+constexpr int64_t kMostPlaces = 1 << 26;  // 256 MiB; a small file can name a far column
 
 }  // namespace
 
@@ -31,8 +29,9 @@ Status import_tf_idf_vectorizer(NodeImport& n) {
   int64_t shortest = n.integer("min_gram_length", 1), longest = n.integer("max_gram_length", 1),
           skips = n.integer("max_skip_count", 0);
   TESSERA_TRY(n.b.status());
-  if (shortest < 1 || longest < shortest || skips < 0)
-    return n.fail(Code::attribute_invalid, "gram lengths {} to {} with {} skips", shortest, longest, skips);
+  if (shortest < 1 || longest < shortest || skips < 0 || skips > kMostSkips)
+    return n.fail(Code::attribute_invalid, "gram lengths {} to {} with {} skips, of which there may be up to {}",
+                  shortest, longest, skips, kMostSkips);
   if (columns.empty() || std::any_of(columns.begin(), columns.end(), [](int64_t c) { return c < 0 || c > (1 << 24); }))
     return n.fail(Code::attribute_invalid, "ngram_indexes must be columns");
   int64_t width = *std::max_element(columns.begin(), columns.end()) + 1;
@@ -67,6 +66,9 @@ Status import_tf_idf_vectorizer(NodeImport& n) {
     }
     TESSERA_TRY(n.b.status());
     // Each gram's count goes to its column: a product with a 0-1 matrix [width, count], weighted where asked.
+    if (width * count > kMostPlaces)
+      return n.fail(Code::out_of_memory, "{} n-grams in {} columns take a matrix of more than {} elements", count,
+                    width, kMostPlaces);
     TESSERA_ASSIGN(Tensor place, Tensor::make(DType::f32, {width, count}));
     for (int64_t g = 0; g < count; ++g) {
       size_t at = static_cast<size_t>(first + g);

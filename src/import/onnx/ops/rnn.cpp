@@ -188,6 +188,7 @@ Result<Xs> run(NodeImport& n, const Cell& cell, const Direction& d, X x, X lengt
   TESSERA_TRY(inner.status());
   for (X state : after) region.outputs.push_back(state.id);
   region.outputs.push_back(y.id);
+  region.output_names.assign(region.outputs.size(), 0);
   std::vector<ir::Graph> regions;
   regions.push_back(std::move(region));
   Xs results = n.b.add(ops::scan_op, operands,

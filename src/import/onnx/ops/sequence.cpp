@@ -106,6 +106,7 @@ Status import_sequence_map(NodeImport& n) {
     TESSERA_TRY(inner.status());
     region.outputs.push_back(grown.id);
   }
+  region.output_names.assign(region.outputs.size(), 0);
   Xs operands = {trips, X{&n.b, ir::kNoValue}};
   operands.insert(operands.end(), initial.begin(), initial.end());
   operands.insert(operands.end(), outer_inputs.begin(), outer_inputs.end());

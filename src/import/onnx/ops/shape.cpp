@@ -73,6 +73,7 @@ Status import_reshape(NodeImport& n) {
       return {};
     }
     int64_t length = shape.dim(0).value();
+    if (length > 64) return n.fail(Code::unsupported_feature, "the shape has {} axes, more than 64", length);
     if (!allow_zero && x.type()->ranked) {
       Shape own = x.shape();
       own.resize(static_cast<size_t>(length), Dim(0));

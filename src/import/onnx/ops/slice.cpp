@@ -79,6 +79,8 @@ Status import_slice(NodeImport& n) {
       return n.fail(Code::shape_invalid, "starts {} and ends {} must be vectors of one length", to_string(*s.type()),
                     to_string(*e.type()));
     count = static_cast<size_t>(s.dim(0).value());
+    if (count > static_cast<size_t>(x.rank()))
+      return n.fail(Code::rank_mismatch, "{} starts for the {} axes of the input", count, x.rank());
     if (const Shape* known = n.sizes(1)) starts = *known;
     if (const Shape* known = n.sizes(2)) ends = *known;
     if (n.has(3)) {
