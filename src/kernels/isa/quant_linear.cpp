@@ -122,31 +122,31 @@ void multiply_tile(const Product& p, const Codes& c, int64_t row, int64_t panel,
              p.bias == nullptr ? nullptr : p.bias + column);
 }
 
+// The formats of most files get tiles of every shape; the others fewer, as each costs code.
+#if defined(__AVX2__)
+template <class P>
+constexpr bool kCommon = __is_same(P, Packed<Block_q8_0>) || __is_same(P, Packed<Block_q4_0>) ||
+                         __is_same(P, Packed<Block_q4_k>) || __is_same(P, Packed<Block_q6_k>);
+#else
+template <class P>
+constexpr bool kCommon = false;
+#endif
+
 // Rows of a full tile. Each row takes two registers a panel, its total and the sum of a group.
-constexpr int kTileRows = kRegisters == 32 ? 6 : 4;
-constexpr int kTilePanels = kRegisters == 32 ? 2 : 1;
+constexpr int kTileRows = 4;
+template <class P>
+constexpr int kTilePanels = kRegisters == 32 && kCommon<P> ? 3 : 1;
 // A single row waits for memory: four streams keep more of it coming.
-constexpr int kStreams = 4;
+template <class P>
+constexpr int kStreams = kCommon<P> ? 4 : 1;
 
 template <class P, int N>
 void multiply_rows(const Product& p, const Codes& c, int64_t row, int64_t m, int64_t panel) {
   for (; m >= kTileRows; m -= kTileRows, row += kTileRows) multiply_tile<P, kTileRows, N>(p, c, row, panel, 1);
-  switch (m) {
-    case 1:
-      return multiply_tile<P, 1, N>(p, c, row, panel, 1);
-    case 2:
-      return multiply_tile<P, 2, N>(p, c, row, panel, 1);
-    case 3:
-      return multiply_tile<P, 3, N>(p, c, row, panel, 1);
-#if defined(__AVX512F__) || defined(__aarch64__)
-    case 4:
-      return multiply_tile<P, 4, N>(p, c, row, panel, 1);
-    case 5:
-      return multiply_tile<P, 5, N>(p, c, row, panel, 1);
-#endif
-    default:
-      return;
+  if constexpr (kCommon<P>) {
+    for (; m >= 2; m -= 2, row += 2) multiply_tile<P, 2, N>(p, c, row, panel, 1);
   }
+  for (; m >= 1; m -= 1, row += 1) multiply_tile<P, 1, N>(p, c, row, panel, 1);
 }
 
 template <class P>
@@ -156,11 +156,12 @@ void multiply(const Product& p, const Codes& c, const Parallel* parallel) {
     // Streams of several panels each, which follow each other in memory: what is fetched ahead of one panel's end is
     // the next one.
     constexpr int64_t kRun = 4;
-    parallel_for(parallel, ceil_div(panels, kStreams * kRun), 1, [&](int64_t begin, int64_t end) {
+    constexpr int kWide = kStreams<P>;
+    parallel_for(parallel, ceil_div(panels, kWide * kRun), 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        int64_t panel = i * kStreams * kRun;
-        if (panel + kStreams * kRun <= panels) {
-          for (int64_t r = 0; r < kRun; ++r) multiply_tile<P, 1, kStreams>(p, c, 0, panel + r, kRun);
+        int64_t panel = i * kWide * kRun;
+        if (panel + kWide * kRun <= panels) {
+          for (int64_t r = 0; r < kRun; ++r) multiply_tile<P, 1, kWide>(p, c, 0, panel + r, kRun);
           continue;
         }
         for (; panel < panels; ++panel) multiply_tile<P, 1, 1>(p, c, 0, panel, 1);
@@ -168,20 +169,21 @@ void multiply(const Product& p, const Codes& c, const Parallel* parallel) {
     });
     return;
   }
+  constexpr int kTile = kTilePanels<P>;
   // Bands of x whose codes stay in L2 while panels pass, each of them in L1.
   int64_t band = (int64_t{1} << 18) / (p.k + 1) / kTileRows * kTileRows;
   if (band < 4 * kTileRows) band = 4 * kTileRows;
   if (band > p.m) band = p.m;
-  const int64_t bands = ceil_div(p.m, band), groups = ceil_div(panels, kTilePanels);
-  const int64_t work = band * kTilePanels * kLanes * (p.k + 1);
+  const int64_t bands = ceil_div(p.m, band), groups = ceil_div(panels, kTile);
+  const int64_t work = band * kTile * kLanes * (p.k + 1);
   parallel_for(parallel, bands * groups, 1 + (int64_t{1} << 21) / work, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t row = i / groups * band, panel = i % groups * kTilePanels;
+      const int64_t row = i / groups * band, panel = i % groups * kTile;
       const int64_t m = p.m - row < band ? p.m - row : band;
-      if (panel + kTilePanels <= panels) {
-        multiply_rows<P, kTilePanels>(p, c, row, m, panel);
+      if (panel + kTile <= panels) {
+        multiply_rows<P, kTile>(p, c, row, m, panel);
       } else {
-        multiply_rows<P, 1>(p, c, row, m, panel);
+        for (int64_t last = panel; last < panels; ++last) multiply_rows<P, 1>(p, c, row, m, last);
       }
     }
   });

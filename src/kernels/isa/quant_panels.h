@@ -187,7 +187,10 @@ struct Sum {
   static constexpr int kNarrow = kFit < kQuads ? kFit : kQuads;
   VecI wide;
   VecI narrow;
-  TESSERA_INLINE void start(int32_t value) { wide = splat_int(value); }
+  TESSERA_INLINE void start(int32_t value) {
+    wide = splat_int(value);
+    narrow = VecI{};
+  }
   // The quad q of the group.
   template <int q>
   TESSERA_INLINE void add(VecI w, VecI x) {
