@@ -101,10 +101,9 @@ def check_sealed(root, layers):
                 continue
             seen.add(path)
             for number, quote, name in includes(path):
-                target = root / "src" / name
-                if quote == '"' and not target.is_file():
-                    target = path.parent / name
-                if quote == '"' and name.split("/")[0] in allowed | {name} and target.is_file():
+                places = (root / "src" / name, root / "include" / name, path.parent / name)
+                target = next((place for place in places if place.is_file()), places[-1])
+                if quote == '"' and {name.split("/")[0], name} & (allowed | {target.name}) and target.is_file():
                     queue.append((target, start))
                 elif quote == '"' or not (SEALED_SYSTEM.match(name) or name.split("/")[0] in allowed):
                     via = "" if path == start else f" (reached from {start.relative_to(root)})"

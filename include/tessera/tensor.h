@@ -20,7 +20,8 @@ using Dims = std::vector<int64_t>;  // concrete sizes, outermost first; all >= 0
 class Tensor {
  public:
   Tensor() = default;
-  // Zeroed, 64-byte aligned. Fails on negative or overflowing shapes (E0313) and on exhaustion (E0503).
+  // Zeroed, 64-byte aligned. Fails on negative or overflowing shapes and on rows that do not divide into blocks
+  // (E0313), and on exhaustion (E0503).
   static Result<Tensor> make(DType dtype, Dims shape);
   // Views `data`, `storage_bytes(dtype, count)` bytes, without a copy. `keep` may hold whatever keeps it alive.
   static Tensor borrow(DType dtype, Dims shape, const void* data, std::shared_ptr<const void> keep = nullptr);
@@ -57,6 +58,8 @@ class Tensor {
 
 // Number of elements of a shape; E0313 when a size is negative or the product passes 2^62.
 Result<int64_t> element_count(const Dims& shape);
+// E0313 for a block type unless the innermost axis is a whole number of blocks.
+Status check_blocks(DType dtype, const Dims& shape);
 
 struct Value;
 // A list of values of one kind. ONNX's sequence.

@@ -67,6 +67,7 @@ Result<ir::Graph> optimise(const ir::Graph& graph, const CompileOptions& options
   ir::Graph optimised = graph.clone();
   passes::PipelineOptions pipeline;
   pipeline.level = options.optimisation;
+  pipeline.exact_activations = options.exact_activations;
   pipeline.targets = [](const ir::OpDef& op) { return !plan::rules_for(op.name).empty(); };
   TESSERA_TRY(passes::run_pipeline(optimised, pipeline));
   return optimised;

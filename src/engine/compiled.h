@@ -13,6 +13,7 @@ namespace tessera::engine {
 struct CompileOptions {
   std::shared_ptr<ThreadPool> pool = {};  // of all executables of one session
   int optimisation = 2;
+  bool exact_activations = false;  // as the pipeline's
   // Told of source memory that will be read no more.
   std::function<void(const void* data, size_t bytes)> release_source = {};
 };

@@ -34,7 +34,11 @@ class Measure {
     for (const Dim& dim : type->shape) count *= size(dim);
     return count;
   }
-  double bytes(ir::ValueId id) { return count(id) * bits(graph_.type(id)->dtype) / 8; }
+  double bytes(ir::ValueId id) {
+    const DType dtype = graph_.type(id)->dtype;
+    const BlockSize block = block_size(dtype);
+    return is_block(dtype) ? count(id) / block.elements * block.bytes : count(id) * bits(dtype) / 8;
+  }
 
  private:
   const ir::Graph& graph_;

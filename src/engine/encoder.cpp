@@ -43,6 +43,7 @@ Result<std::unique_ptr<Encoder>> Encoder::make(const transformer::Source& source
     DecoderOptions how;
     how.threads = options.threads;
     how.optimisation = options.optimisation;
+    how.exact = options.exact;
     how.logits = false;
     how.context = std::min<int64_t>(source.config.context, 8192);
     TESSERA_ASSIGN(encoder->decoder_, Decoder::make(source, how));
@@ -52,6 +53,7 @@ Result<std::unique_ptr<Encoder>> Encoder::make(const transformer::Source& source
   CompileOptions how;
   how.pool = std::make_shared<ThreadPool>(options.threads > 0 ? options.threads : usable_cores());
   how.optimisation = options.optimisation;
+  how.exact_activations = options.exact;
   TESSERA_ASSIGN(encoder->executable_, compile(graph, how));
   return encoder;
 }

@@ -15,6 +15,7 @@ namespace tessera::engine {
 struct EncoderOptions {
   int threads = 0;
   int optimisation = 2;
+  bool exact = false;          // activations are not rounded to what the weights' type suggests
   int64_t step_tokens = 4096;  // of several sequences that run together, unless one alone is longer
 };
 

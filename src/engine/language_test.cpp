@@ -65,7 +65,7 @@ void check_decoder(const fs::path& folder, const std::string& form, double toler
   const nlohmann::json expected = read_expected(folder);
   const auto source = open_language_model(form);
   ASSERT_TRUE(source) << source.error().to_string();
-  const auto decoder = decoder_of(*source, {.sequences = 3});
+  const auto decoder = decoder_of(*source, {.sequences = 3, .exact = true});
   ASSERT_NE(decoder, nullptr);
   const auto sequence = decoder->open();
   const Ids ids = expected["ids"].get<Ids>();
@@ -145,6 +145,41 @@ TEST(LanguageModels, AgreeWithTheirDefinitions) {
         check_encoder(entry.path(), form);
     }
   }
+}
+
+// The logits of one model in every type that files have, against those of its decoded weights.
+TEST(LanguageModels, QuantizedFilesComeNear) {
+  const fs::path folder = kData / "gguf-quants";
+  if (!fs::exists(folder)) GTEST_SKIP() << "the files are not here";
+  const Ids ids = read_expected(folder)["ids"].get<Ids>();
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() != ".gguf") continue;
+    ++files;
+    const auto source = open_language_model(entry.path().string());
+    ASSERT_TRUE(source) << source.error().to_string();
+    const auto wanted = read_npy(fs::path(entry.path()).replace_extension("logits.npy").string());
+    ASSERT_TRUE(wanted) << wanted.error().to_string();
+    for (bool exact : {true, false}) {
+      const auto decoder = decoder_of(*source, {.exact = exact});
+      ASSERT_NE(decoder, nullptr);
+      const auto sequence = decoder->open();
+      const auto logits = decoder->feed(*sequence, ids, false);
+      ASSERT_TRUE(logits) << logits.error().to_string();
+      double off = 0, all = 0, product = 0, ours = 0;
+      const float* last = logits->as<float>() + logits->count() - wanted->count();
+      for (int64_t i = 0; i < wanted->count(); ++i) {
+        const double x = static_cast<double>(last[i]), y = static_cast<double>(wanted->as<float>()[i]);
+        off += (x - y) * (x - y);
+        all += y * y;
+        ours += x * x;
+        product += x * y;
+      }
+      EXPECT_LE(std::sqrt(off / all), exact ? 1e-3 : 2e-2) << entry.path().filename() << (exact ? ", f32" : "");
+      EXPECT_GE(product / std::sqrt(all * ours), 0.999) << entry.path().filename();
+    }
+  }
+  EXPECT_EQ(files, 15);
 }
 
 TEST(LanguageModels, NewSpellingsMeanTheSame) {

@@ -18,9 +18,13 @@ struct Pair {
   DType ours;
 };
 constexpr Pair kPairs[] = {
-    {GgmlType::F32, DType::f32}, {GgmlType::F16, DType::f16}, {GgmlType::BF16, DType::bf16},
-    {GgmlType::F64, DType::f64}, {GgmlType::I8, DType::i8},   {GgmlType::I16, DType::i16},
-    {GgmlType::I32, DType::i32}, {GgmlType::I64, DType::i64},
+    {GgmlType::F32, DType::f32},   {GgmlType::F16, DType::f16},       {GgmlType::BF16, DType::bf16},
+    {GgmlType::F64, DType::f64},   {GgmlType::I8, DType::i8},         {GgmlType::I16, DType::i16},
+    {GgmlType::I32, DType::i32},   {GgmlType::I64, DType::i64},       {GgmlType::Q8_0, DType::q8_0},
+    {GgmlType::Q4_0, DType::q4_0}, {GgmlType::Q4_1, DType::q4_1},     {GgmlType::Q5_0, DType::q5_0},
+    {GgmlType::Q5_1, DType::q5_1}, {GgmlType::IQ4_NL, DType::iq4_nl}, {GgmlType::IQ4_XS, DType::iq4_xs},
+    {GgmlType::Q2_K, DType::q2_k}, {GgmlType::Q3_K, DType::q3_k},     {GgmlType::Q4_K, DType::q4_k},
+    {GgmlType::Q5_K, DType::q5_k}, {GgmlType::Q6_K, DType::q6_k},
 };
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }

@@ -291,8 +291,9 @@ Result<Tensor> read_npy(const std::string& path, std::optional<DType> expected) 
 
 Status write_npy(const std::string& path, const Tensor& tensor) {
   const DType dtype = tensor.dtype();
-  if (dtype == DType::string)
-    return fail(Code::unsupported_feature, "'{}' cannot be written: .npy files of strings are not supported", path);
+  if (dtype == DType::string || is_block(dtype))
+    return fail(Code::unsupported_feature, "'{}' cannot be written: .npy files of {} are not supported", path,
+                dtype == DType::string ? "strings" : "quantized weights");
   TESSERA_ASSIGN(AtomicFile file, AtomicFile::create(path));
   TESSERA_TRY(file.write(header_of(tensor)));
   if (bits(dtype) >= 8) {

@@ -160,7 +160,7 @@ TEST(Npy, PacksSmallIntegersAndChecksThem) {
 
 TEST(Npy, WrittenArraysReadBack) {
   TestFolder folder;
-  for (int i = 0; i < kDTypeCount - 1; ++i) {
+  for (int i = 0; i < kPlainTypeCount - 1; ++i) {
     DType type = static_cast<DType>(i);
     for (const Dims& shape : {Dims{}, Dims{5}, Dims{3, 1, 3}, Dims{0, 2}}) {
       Tensor t = *Tensor::make(type, shape);

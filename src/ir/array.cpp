@@ -1,7 +1,10 @@
 #include "ir/array.h"
 
+#include <algorithm>
+
 #include "base/memory.h"
 #include "base/result.h"
+#include "tensor/block.h"
 #include "tensor/scalar.h"
 
 namespace tessera::ir {
@@ -29,7 +32,7 @@ Result<int64_t> array_count(const Dims& shape) {
 Result<Array> make_array(DType dtype, Dims shape) {
   TESSERA_ASSIGN(int64_t count, array_count(shape));
   Array array{dtype, std::move(shape), {}};
-  if (is_float(dtype)) {
+  if (is_float(dtype) || is_block(dtype)) {
     array.data = std::vector<double>(static_cast<size_t>(count));
   } else {
     array.data = std::vector<Int>(static_cast<size_t>(count));
@@ -41,7 +44,11 @@ Result<Array> to_array(const Tensor& tensor) {
   if (tensor.dtype() == DType::string)
     return fail(Code::unsupported_feature, "tensors of strings cannot be computed on");
   TESSERA_ASSIGN(Array array, make_array(tensor.dtype(), tensor.shape()));
-  if (array.is_real()) {
+  if (is_block(tensor.dtype())) {
+    std::vector<float> values(static_cast<size_t>(tensor.count()));
+    decode_blocks(tensor.dtype(), tensor.data(), values);
+    std::copy(values.begin(), values.end(), array.of<double>().begin());
+  } else if (array.is_real()) {
     decode_all(tensor.dtype(), tensor.data(), array.of<double>());
   } else {
     decode_all(tensor.dtype(), tensor.data(), array.of<Int>());
@@ -50,6 +57,8 @@ Result<Array> to_array(const Tensor& tensor) {
 }
 
 Result<Tensor> to_tensor(const Array& array) {
+  if (is_block(array.dtype))
+    return fail(Code::unsupported_feature, "no operator computes values of {}", name(array.dtype));
   TESSERA_ASSIGN(Tensor tensor, Tensor::make(array.dtype, array.shape));
   if (array.is_real()) {
     // Elements are representable already: an infinity of a float8 must stay one.
@@ -63,7 +72,7 @@ Result<Tensor> to_tensor(const Array& array) {
 void round_to_dtype(Array& array) {
   // Only casts make float8 values, and they have rounded as the model asks.
   bool cast_only = is_float(array.dtype) && bits(array.dtype) <= 8;
-  if (array.dtype == DType::f64 || cast_only || array.data.index() == 2) return;
+  if (array.dtype == DType::f64 || cast_only || is_block(array.dtype) || array.data.index() == 2) return;
   if (array.is_real()) {
     if (array.dtype == DType::f32) {
       for (double& v : array.of<double>()) v = static_cast<float>(v);

@@ -14,7 +14,7 @@ namespace tessera::ir {
 // Wide enough for every i64 and u64 and for their sums and products before these are wrapped to the declared type.
 using Int = Int128;
 
-// Floats are doubles, integers and booleans are Ints (or Dims while shapes are folded).
+// Floats and the values of blocks are doubles, integers and booleans are Ints (or Dims while shapes are folded).
 struct Array {
   DType dtype = DType::f32;
   Dims shape;

@@ -19,15 +19,19 @@ tl::unexpected<Error> wrong_count(const Lexer& lexer, size_t at, int64_t count, 
 Result<Tensor> read_uniform(TextReader& reader, DType dtype, const Dims& shape, int64_t count, size_t& bytes_left) {
   Token element = reader.lexer.take();
   if (dtype == DType::string) return no_element(reader.lexer, element, dtype);
+  if (Status blocks = check_blocks(dtype, shape); !blocks)
+    return reader.lexer.fail_at(element.begin, blocks.error().message, blocks.error().code);
   // Divided, because the product may not fit.
-  if (static_cast<uint64_t>(count) / 8 > bytes_left / static_cast<size_t>(bits(dtype)))
+  const BlockSize block = block_size(dtype);
+  if (is_block(dtype) ? static_cast<uint64_t>(count) / block.elements > bytes_left / block.bytes
+                      : static_cast<uint64_t>(count) / 8 > bytes_left / static_cast<size_t>(bits(dtype)))
     return reader.lexer.fail_at(
         element.begin,
         fmt::format("{} elements take more than the {} bytes left for constants of one element", count, bytes_left),
         Code::out_of_memory);
   bytes_left -= std::min(bytes_left, storage_bytes(dtype, count));
   TESSERA_ASSIGN(Tensor tensor, Tensor::make(dtype, shape));
-  for (int64_t i = 0; i < count; ++i)
+  for (int64_t i = 0; i < literal_count(tensor); ++i)
     if (!store_element(tensor, i, element)) return no_element(reader.lexer, element, dtype);
   return tensor;
 }
@@ -47,7 +51,10 @@ Result<Tensor> read_elements(TextReader& reader, DType dtype, const Dims& shape,
   size_t at = reader.lexer.peek().begin;
   TESSERA_TRY(reader.expect("["));
   if (dtype == DType::string) return read_strings(reader, shape, count, at);
-  // Each element takes a byte of the text: no memory is taken for more than can be there.
+  if (Status blocks = check_blocks(dtype, shape); !blocks)
+    return reader.lexer.fail_at(at, blocks.error().message, blocks.error().code);
+  count /= block_size(dtype).elements;
+  // Each element takes a byte of the text, each byte of a block two: no memory is taken for more than can be there.
   if (static_cast<uint64_t>(count) > reader.text_size - at)
     return reader.lexer.fail_at(at, fmt::format("{} elements do not fit in the rest of the text", count));
   TESSERA_ASSIGN(Tensor tensor, Tensor::make(dtype, shape));
@@ -73,7 +80,7 @@ Result<Tensor> read_external(TextReader& reader, DType dtype, const Dims& shape,
   TESSERA_ASSIGN(data.length, reader.integer());
   if (data.offset < 0 || data.length < 0) return reader.lexer.fail_at(at, "offset and length are not negative");
   // storage_bytes() must not overflow; no file is as large as that.
-  if (dtype == DType::string || count > INT64_MAX / 64 ||
+  if (dtype == DType::string || count > INT64_MAX / 64 || !check_blocks(dtype, shape) ||
       storage_bytes(dtype, count) != static_cast<uint64_t>(data.length))
     return reader.lexer.fail_at(at,
                                 fmt::format("{} elements of {} do not take {} bytes", count, name(dtype), data.length));

@@ -82,7 +82,23 @@ void append_int128(std::string& out, Int128 value) {
   }
 }
 
+// A block's bytes as hexadecimal digits in quotes.
+bool store_block(Tensor& tensor, int64_t index, const Token& token) {
+  const size_t bytes = block_size(tensor.dtype()).bytes;
+  const std::string_view text = token.text;
+  if (token.kind != TokenKind::string || text.size() != 2 * bytes) return false;
+  auto* block = static_cast<unsigned char*>(tensor.mutable_data()) + static_cast<size_t>(index) * bytes;
+  for (size_t i = 0; i < bytes; ++i) {
+    const int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
+    if (high < 0 || low < 0) return false;
+    block[i] = static_cast<unsigned char>(high * 16 + low);
+  }
+  return true;
+}
+
 }  // namespace
+
+int64_t literal_count(const Tensor& tensor) { return tensor.count() / block_size(tensor.dtype()).elements; }
 
 void append_quoted(std::string& out, std::string_view text) {
   out += '"';
@@ -171,6 +187,12 @@ void append_element(std::string& out, const Tensor& tensor, int64_t index) {
   DType dtype = tensor.dtype();
   const void* data = tensor.data();
   if (dtype == DType::string) return append_quoted(out, tensor.strings()[static_cast<size_t>(index)]);
+  if (is_block(dtype)) {
+    const size_t bytes = block_size(dtype).bytes;
+    const auto* block = static_cast<const unsigned char*>(data) + static_cast<size_t>(index) * bytes;
+    fmt::format_to(std::back_inserter(out), "\"{:02x}\"", fmt::join(block, block + bytes, ""));
+    return;
+  }
   if (is_int(dtype)) return append_int128(out, decode_int(dtype, data, index));
   uint64_t raw = bits_of(dtype, data, index);
   if (dtype == DType::boolean && raw <= 1) {
@@ -198,6 +220,7 @@ bool store_element(Tensor& tensor, int64_t index, const Token& token) {
     set_bits(dtype, data, index, token.text == "true");
     return token.text == "true" || token.text == "false";
   }
+  if (is_block(dtype)) return store_block(tensor, index, token);
   if (token.kind != TokenKind::number) return false;
   if (!is_int(dtype) && token.text.starts_with("0x")) {
     uint64_t raw;
@@ -226,9 +249,9 @@ bool store_element(Tensor& tensor, int64_t index, const Token& token) {
 }
 
 bool is_uniform(const Tensor& tensor) {
-  if (tensor.count() < 2 || tensor.dtype() == DType::string) return false;
+  if (literal_count(tensor) < 2 || tensor.dtype() == DType::string) return false;
   const auto* bytes = static_cast<const unsigned char*>(tensor.data());
-  int width = bits(tensor.dtype());
+  int width = is_block(tensor.dtype()) ? 8 * block_size(tensor.dtype()).bytes : bits(tensor.dtype());
   if (width >= 8) {
     size_t size = static_cast<size_t>(width / 8);
     return std::memcmp(bytes, bytes + size, tensor.bytes() - size) == 0;

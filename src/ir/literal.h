@@ -21,8 +21,11 @@ void append_real(std::string& out, double value);
 bool parse_real(std::string_view text, double& out);
 bool parse_integer(std::string_view text, int64_t& out);
 
+// How many elements the text of a tensor has: of a block type one for each block.
+int64_t literal_count(const Tensor& tensor);
 // Element `index`: decimal; true, false; "string". A float or boolean whose bits no such text gives (a NaN with a
-// payload) is written as its bits: 0x7fa00000.
+// payload) is written as its bits: 0x7fa00000. A
+// block is its bytes: "00ff...".
 void append_element(std::string& out, const Tensor& tensor, int64_t index);
 // Stores what `token` says; false when it is no element of the type or does not fit it. Not for strings.
 bool store_element(Tensor& tensor, int64_t index, const Token& token);

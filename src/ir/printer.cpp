@@ -268,7 +268,8 @@ class Printer {
     }
     // Strings have no bytes to refer to.
     bool refers = options_.external && tensor.dtype() != DType::string;
-    if (tensor.count() > options_.max_inline && (refers || !options_.external)) {
+    const int64_t count = literal_count(tensor);
+    if (count > options_.max_inline && (refers || !options_.external)) {
       std::optional<ExternalData> data = refers ? options_.external(tensor) : std::nullopt;
       if (data) {
         out_ += " file ";
@@ -280,7 +281,7 @@ class Printer {
       return;
     }
     out_ += " [";
-    for (int64_t i = 0; i < tensor.count(); ++i) {
+    for (int64_t i = 0; i < count; ++i) {
       if (i > 0) out_ += ", ";
       append_element(out_, tensor, i);
     }

@@ -13,19 +13,21 @@
 namespace tessera::ir {
 namespace {
 
-constexpr uint32_t bit(DType t) { return uint32_t{1} << static_cast<int>(t); }
+constexpr uint64_t bit(DType t) { return uint64_t{1} << static_cast<int>(t); }
 
 // The types that one alternative stands for; 0 when it is no word of the language.
-uint32_t alternative(std::string_view word) {
-  constexpr uint32_t kFloat = bit(DType::f32) | bit(DType::f16) | bit(DType::bf16) | bit(DType::f64);
-  uint32_t ints = 0;
+uint64_t alternative(std::string_view word) {
+  constexpr uint64_t kFloat = bit(DType::f32) | bit(DType::f16) | bit(DType::bf16) | bit(DType::f64);
+  uint64_t ints = 0, blocks = 0;
   for (int t = 0; t < kDTypeCount; ++t)
-    if (is_int(static_cast<DType>(t))) ints |= uint32_t{1} << t;
+    if (const DType type = static_cast<DType>(t); is_int(type) || is_block(type))
+      (is_int(type) ? ints : blocks) |= bit(type);
   if (word == "float") return kFloat;
   if (word == "int") return ints;
   if (word == "number") return kFloat | ints;
   if (word == "index") return bit(DType::i64) | bit(DType::i32);
-  if (word == "any") return bit(DType::string) - 1;  // string is the last type
+  if (word == "block") return blocks;
+  if (word == "any") return bit(DType::string) - 1;  // string and the block types come last
   DType type;
   return parse_dtype(word, type) ? bit(type) : 0;
 }
@@ -124,7 +126,7 @@ class Parser {
         if (!take(",")) break;
       }
       if (!take(":")) return wrong("':'");
-      uint32_t allowed = 0;
+      uint64_t allowed = 0;
       int attr = -1;
       if (take("->")) {
         attr = op_.attrs.find(word());
@@ -132,7 +134,7 @@ class Parser {
         allowed = alternative("any");
       } else {
         do {
-          const uint32_t more = alternative(word());
+          const uint64_t more = alternative(word());
           if (more == 0) return wrong("a type");
           allowed |= more;
         } while (take("|"));

@@ -14,7 +14,8 @@
 //
 // Types: "x, w, y: float; i: i64|i32". A clause names values that share one type out of the alternatives; "each" before
 // the names ("each x, w: float") lets them differ. Alternatives are type names or the classes float (f32|f16|bf16|f64),
-// int, number (float|int), index (i64|i32) and any (all but string). "-> attr" as the only alternative means the type
+// int, number (float|int), index (i64|i32), block (the
+// types of quantized weights) and any (all but block and string). "-> attr" as the only alternative means the type
 // that the attribute of this name gives. Without types, any will do; without a signature, operands are not checked.
 #pragma once
 
@@ -38,7 +39,7 @@ struct SignatureOperand {
   bool optional = false;
   bool repeated = false;
   std::vector<SignatureAxis> axes;
-  uint32_t types = 0;   // bit set of allowed DTypes
+  uint64_t types = 0;   // bit set of allowed DTypes
   int type_group = -1;  // values of one group share their type; -1: free
   int type_attr = -1;   // the type is that of this attribute
 };

@@ -36,11 +36,11 @@ struct Use {
 
 std::string axes_text(size_t n) { return n == 1 ? "1 axis" : fmt::format("{} axes", n); }
 
-std::string type_names(uint32_t types) {
+std::string type_names(uint64_t types) {
   constexpr DType kOrder[] = {DType::f32, DType::f16, DType::bf16, DType::f64};
   std::string text;
   const auto add = [&](DType t) {
-    if (types & (uint32_t{1} << static_cast<int>(t))) text.append(text.empty() ? "" : "|").append(name(t));
+    if (types & (uint64_t{1} << static_cast<int>(t))) text.append(text.empty() ? "" : "|").append(name(t));
   };
   for (DType t : kOrder) add(t);
   for (int t = 0; t < kDTypeCount; ++t)
@@ -130,7 +130,7 @@ class Matcher {
       if (!type->is_tensor() && type->kind != Kind::state)
         return fail(Code::dtype_mismatch, "{}: {} is {} but must be a tensor", infer_.op.name, operand_name(i),
                     to_string(*type));
-      if (!(form.types & (uint32_t{1} << static_cast<int>(type->dtype))))
+      if (!(form.types & (uint64_t{1} << static_cast<int>(type->dtype))))
         return fail(Code::dtype_mismatch, "{}: {} is {} but must be {}", infer_.op.name, operand_name(i),
                     name(type->dtype), type_names(form.types));
       if (form.type_attr >= 0) {
@@ -451,7 +451,7 @@ class Matcher {
       if (const auto first = first_of_group_[static_cast<size_t>(form.type_group)])
         return infer_.dtype(static_cast<int>(*first));
     for (int t = 0; t < kDTypeCount; ++t)
-      if (form.types == uint32_t{1} << t) return static_cast<DType>(t);
+      if (form.types == uint64_t{1} << t) return static_cast<DType>(t);
     return fail(Code::internal, "{}: nothing tells the type of {}", infer_.op.name, form.name);
   }
 

@@ -21,6 +21,11 @@ Status check_type(const DimTable& dims, TypeRef type) {
     return check_type(dims, type->element);
   }
   if (is_state(type) && !type->ranked) return fail(Code::graph_invalid, "a state has a known rank");
+  const int64_t block = block_size(type->dtype).elements;
+  if (block > 1 && (!type->is_tensor() || !type->ranked || type->shape.empty() || !type->shape.back().is_const() ||
+                    type->shape.back().value() % block != 0))
+    return fail(Code::shape_invalid, "the last axis of {} is no whole number of blocks of {} elements",
+                to_string(*type), block);
   Dims sizes;
   for (Dim d : type->shape) {
     if (dims.bounds(d).hi < 0)
@@ -350,7 +355,8 @@ Status check_contents(const Graph& graph) {
     if (v >= graph.value_count())
       return fail(Code::graph_invalid, "contents are known of value {}, but there are only {}", v, graph.value_count());
     const Type& type = *graph.type(v);
-    if (!type.is_tensor() || !type.ranked || is_float(type.dtype) || type.dtype == DType::string)
+    if (!type.is_tensor() || !type.ranked || is_float(type.dtype) || is_block(type.dtype) ||
+        type.dtype == DType::string)
       return fail(Code::graph_invalid, "contents are known of {}, which is no tensor of integers of known shape",
                   graph.describe_value(v));
     if (!graph.dims().proves_eq(product(type.shape), static_cast<int64_t>(elements.size())))
@@ -371,6 +377,9 @@ Status check_ids(const Graph& graph) {
       return fail(Code::duplicate_name, "two inputs are named '{}'", graph.context().text(name));
     if (Status status = check_type(graph.dims(), graph.type(v)); !status)
       return tl::unexpected<Error>(std::move(status).error().within(fmt::format("checking input {}", i)));
+    if (is_block(graph.type(v)->dtype))
+      return fail(Code::graph_invalid, "input {} is {}, and only constants may be quantized", i,
+                  to_string(*graph.type(v)));
   }
   for (ValueId v = 0; v < graph.value_count(); ++v)
     if (graph.type(v) == nullptr) return fail(Code::graph_invalid, "value {} has no type", v);

@@ -61,6 +61,10 @@ X cast(X x, DType to) {
   if (!x || x.dtype() == to) return x;
   return x.builder->add1(ops::cast_op, {x}, {static_cast<int64_t>(to)});
 }
+X decoded(X weights) {
+  if (!weights || !is_block(weights.dtype())) return cast(weights, DType::f32);
+  return weights.builder->add1(ops::dequantize_op, {weights});
+}
 
 X sum(X x, Axes axes) {
   if (!x || axes.empty()) return x;

@@ -53,6 +53,8 @@ X logical_or(X a, X b);
 X select(X condition, X a, X b);
 
 X cast(X x, DType to);
+// Weights as f32, however they are stored: decoded where in blocks, else cast.
+X decoded(X weights);
 
 // Reductions; the axes stay with size 1.
 using Axes = std::vector<int64_t>;

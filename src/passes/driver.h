@@ -13,6 +13,7 @@ namespace tessera::passes {
 struct PipelineOptions {
   int level = 2;                             // -O0 to -O3
   bool strict = false;                       // only rewrites that keep every bit
+  bool exact_activations = false;            // do not round what quantized and bf16 weights are multiplied by
   int64_t stop_after = -1;                   // accepted rewrites; negative: no limit
   int64_t fold_elements = int64_t{1} << 20;  // the most elements of operands and results of one folded node
   // The composites worth having, those with a kernel; all when empty.

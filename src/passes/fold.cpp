@@ -76,6 +76,8 @@ ir::X known_value(ir::Builder& builder, const ir::Type& type, const Shape& eleme
 Result<std::vector<Tensor>> evaluate(const ir::Rewrite& rewrite, const ir::Graph& graph, NodeId n, int64_t limit) {
   const ir::Node& node = graph.node(n);
   std::vector<Tensor> none;
+  // Weights stay as small as they are stored.
+  if (node.op == &ops::dequantize_op) return none;
   if (!node.op->pure || node.n_regions > 0 || node.n_operands == 0 || node.op == &ir::core::constant) return none;
   int64_t total = 0;
   std::vector<ir::TypeRef> types;
@@ -96,7 +98,7 @@ Result<std::vector<Tensor>> evaluate(const ir::Rewrite& rewrite, const ir::Graph
     if (!defined_by(graph, v, ir::core::constant)) return none;
     const auto id = std::get<int64_t>(graph.node(graph.value(v).def).attrs->values[0]);
     tensors.push_back(&graph.context().constant(static_cast<uint32_t>(id)));
-    if (tensors.back()->dtype() == DType::string) return none;
+    if (tensors.back()->dtype() == DType::string || is_block(tensors.back()->dtype())) return none;
     total += tensors.back()->count();
   }
   if (total > (node.op->is_primitive() ? limit : std::min(limit, kFoldedCompositeElements))) return none;

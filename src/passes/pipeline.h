@@ -25,6 +25,7 @@ struct Pass {
 std::span<const Pass> pipeline();
 
 // The passes, each in its file.
+Result<std::vector<ir::Edit>> use_stored_weights(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> fold_shapes(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> fold_constants(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> remove_identities(ir::Graph& graph, const PassContext& context);

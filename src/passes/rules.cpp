@@ -37,7 +37,7 @@ bool is_weight(const ir::Graph& graph, ir::ValueId v) { return constant_behind(g
 bool is_finite(const ir::Graph& graph, ir::ValueId v, int depth) {
   if (depth == 0 || graph.value(v).def == ir::kNoNode) return false;
   if (const Tensor* tensor = constant_behind(graph, v)) {
-    if (!is_float(tensor->dtype())) return tensor->dtype() != DType::string;
+    if (!is_float(tensor->dtype())) return tensor->dtype() != DType::string && !is_block(tensor->dtype());
     if (tensor->count() > kMaxMaskElements) return false;
     for (int64_t i = 0; i < tensor->count(); ++i)
       if (!std::isfinite(decode(tensor->dtype(), tensor->data(), i))) return false;

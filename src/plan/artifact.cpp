@@ -192,10 +192,10 @@ Result<Artifact> read_plan(std::span<const std::byte> bytes, std::span<const std
   for (uint64_t i = 0; i < count && wire.ok(); ++i) {
     ConstantRecord record;
     wire_constant(wire, record);
-    if (!wire.ok() || static_cast<uint8_t>(record.dtype) > static_cast<uint8_t>(DType::string))
-      return damaged("a constant is of no type");
+    if (!wire.ok() || static_cast<uint8_t>(record.dtype) >= kDTypeCount) return damaged("a constant is of no type");
     const Result<int64_t> elements = element_count(record.shape);
     if (!elements) return damaged(elements.error().message);
+    if (const Status blocks = check_blocks(record.dtype, record.shape); !blocks) return damaged(blocks.error().message);
     if (record.offset > data.size() || record.bytes > data.size() - record.offset ||
         record.offset % kConstantAlignment != 0)
       return damaged("a constant lies outside of the file");

@@ -13,7 +13,7 @@ namespace {
 
 static_assert(kMaxKernelRank == kernels::kMaxRank);
 
-uint32_t bit(DType t) { return uint32_t{1} << static_cast<int>(t); }
+uint64_t bit(DType t) { return uint64_t{1} << static_cast<int>(t); }
 
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
@@ -33,16 +33,18 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 }
 
 // Bit set of a type's or class's name; 0 when there is none.
-uint32_t types_of(std::string_view word) {
+uint64_t types_of(std::string_view word) {
   constexpr DType kFloats[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
   constexpr DType kInts[] = {DType::i64, DType::i32, DType::i16, DType::i8,
                              DType::u64, DType::u32, DType::u16, DType::u8};
-  uint32_t floats = 0, ints = 0;
+  uint64_t floats = 0, ints = 0, blocks = 0;
   for (DType t : kFloats) floats |= bit(t);
   for (DType t : kInts) ints |= bit(t);
+  for (int t = kPlainTypeCount; t < kDTypeCount; ++t) blocks |= bit(static_cast<DType>(t));
   if (word == "float") return floats;
   if (word == "int") return ints;
   if (word == "number") return floats | ints;
+  if (word == "block") return blocks;
   if (word == "any") return floats | ints | bit(DType::boolean);
   DType t;
   return parse_dtype(word, t) ? bit(t) : 0;
@@ -119,7 +121,7 @@ class RuleParser {
       word.remove_prefix(2);
     }
     for (std::string_view alternative : split(word, '|')) {
-      const uint32_t types = types_of(alternative);
+      const uint64_t types = types_of(alternative);
       if (types == 0) return wrong("unknown type", alternative);
       rule.types |= types;
     }
@@ -129,7 +131,7 @@ class RuleParser {
   }
 
   std::string_view kernel_, types_, layouts_;
-  std::map<char, uint32_t> letters_;
+  std::map<char, uint64_t> letters_;
 };
 
 bool fits_side(const KernelRule& rule, bool results, OperandTypes types, ConstantOperands constants,

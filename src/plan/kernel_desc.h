@@ -23,7 +23,7 @@ enum class Layout : uint8_t {
 // What a kernel takes in one place. The grammar stands in kernels/table.def.
 struct OperandRule {
   enum class Presence : uint8_t { required, optional, absent };
-  uint32_t types = 0;  // bit set over DType
+  uint64_t types = 0;  // bit set over DType
   char letter = 0;     // operands with one letter have one type
   Presence presence = Presence::required;
   bool repeated = false;  // the last of its list only: any number, none too

@@ -87,8 +87,11 @@ class RoutineVerifier {
 
   Status check_value(ValueId id) const {
     const Value& v = r_.values[id];
-    if (!in_range(v.kind, Kind::state) || !in_range(v.storage, Storage::successor) || !in_range(v.dtype, DType::string))
+    if (!in_range(v.kind, Kind::state) || !in_range(v.storage, Storage::successor) ||
+        static_cast<uint8_t>(v.dtype) >= kDTypeCount)
       return wrong("value {} is malformed", id);
+    if (is_block(v.dtype) && v.storage != Storage::constant)
+      return wrong("value {} is quantized, and only constants may be", id);
     if (!are_exprs(v.shape) || v.shape.count > kMaxRank) return wrong("the shape of value {} is malformed", id);
     if (v.packed && (v.storage != Storage::constant || bits(v.dtype) < 8))
       return wrong("value {} cannot be packed", id);

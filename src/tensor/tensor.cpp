@@ -31,6 +31,13 @@ Result<int64_t> element_count(const Dims& shape) {
   return count;
 }
 
+Status check_blocks(DType dtype, const Dims& shape) {
+  const int64_t elements = block_size(dtype).elements;
+  if (elements == 1 || (!shape.empty() && shape.back() % elements == 0)) return {};
+  return fail(Code::shape_invalid, "a {} tensor has shape [{}], but its blocks have {} elements along the last axis",
+              name(dtype), fmt::join(shape, ", "), elements);
+}
+
 Result<Tensor> Tensor::make(DType dtype, Dims shape) {
   TESSERA_ASSIGN(int64_t count, element_count(shape));
   if (count > kMaxCount / 64) return fail(Code::out_of_memory, "a tensor of {} elements does not fit", count);
@@ -38,6 +45,7 @@ Result<Tensor> Tensor::make(DType dtype, Dims shape) {
     TESSERA_TRY(check_allocation(static_cast<size_t>(count) * sizeof(std::string)));
     return of_strings(std::move(shape), std::vector<std::string>(count));
   }
+  TESSERA_TRY(check_blocks(dtype, shape));
   size_t bytes = storage_bytes(dtype, count);
   TESSERA_TRY(check_allocation(bytes));
   size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -57,7 +65,7 @@ Result<Tensor> Tensor::make(DType dtype, Dims shape) {
 
 Tensor Tensor::borrow(DType dtype, Dims shape, const void* data, std::shared_ptr<const void> keep) {
   Result<int64_t> count = element_count(shape);
-  TESSERA_CHECK(count.has_value());
+  TESSERA_CHECK(count.has_value() && check_blocks(dtype, shape));
   Tensor t;
   t.dtype_ = dtype;
   t.shape_ = std::move(shape);
@@ -81,7 +89,7 @@ const std::vector<std::string>& Tensor::strings() const {
 
 Tensor Tensor::reshaped(Dims shape) const {
   Result<int64_t> count = element_count(shape);
-  TESSERA_CHECK(count.has_value() && *count == count_);
+  TESSERA_CHECK(count.has_value() && *count == count_ && check_blocks(dtype_, shape));
   Tensor t = *this;
   t.shape_ = std::move(shape);
   return t;

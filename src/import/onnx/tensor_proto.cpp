@@ -15,7 +15,7 @@ namespace {
 using protobuf::Reader;
 
 // By TensorProto.DataType.
-constexpr DataType kDataTypes[kDTypeCount] = {
+constexpr DataType kDataTypes[kPlainTypeCount] = {
     DataType::f64,        DataType::f32,    DataType::f16,        DataType::bf16,   DataType::f8e4m3fn,
     DataType::f8e4m3fnuz, DataType::f8e5m2, DataType::f8e5m2fnuz, DataType::f8e8m0, DataType::f4e2m1,
     DataType::i64,        DataType::i32,    DataType::i16,        DataType::i8,     DataType::i4,

@@ -45,7 +45,7 @@ void expect_error(const Result<Tensor>& r, Code code) {
 }
 
 TEST(TensorProto, EveryTypeKeepsItsNumber) {
-  for (int i = 0; i < kDTypeCount; ++i) {
+  for (int i = 0; i < kPlainTypeCount; ++i) {
     DType t = static_cast<DType>(i);
     EXPECT_EQ(dtype_of(static_cast<int32_t>(data_type_of(t))), t);
   }
@@ -306,7 +306,7 @@ TEST(TensorProto, RefusesBadSparseTensors) {
 }
 
 TEST(TensorProto, WrittenTensorsReadBack) {
-  for (int i = 0; i < kDTypeCount - 1; ++i) {
+  for (int i = 0; i < kPlainTypeCount - 1; ++i) {
     DType type = static_cast<DType>(i);
     Tensor t = *Tensor::make(type, {3, 3});
     for (int j = 0; j < 9; ++j) encode(type, t.mutable_data(), j, j % 2);

@@ -46,7 +46,7 @@ X Parts::weight(const Key& key, const Shape& shape) {
                      .value());
     return {&b_, ir::kNoValue};
   }
-  if (!is_float(tensor->dtype())) {
+  if (!is_float(tensor->dtype()) && !is_block(tensor->dtype())) {
     b_.fail_with(fail(Code::dtype_mismatch, "tensor '{}' is of type {} but must hold real numbers", w_.name(key),
                       tessera::name(tensor->dtype()))
                      .value());
@@ -59,7 +59,9 @@ X Parts::weight(const Key& key, const Shape& shape) {
 
 X Parts::rows(const Key& key, Shape shape, X index) {
   locate(key, "embedding");
-  return cast(gather(weight(key, shape), index, 0), DType::f32);
+  X table = weight(key, shape);
+  if (table && is_block(table.dtype())) return gather(decoded(table), index, 0);
+  return cast(gather(table, index, 0), DType::f32);
 }
 
 X Parts::norm(X x, Part part, int layer) {
@@ -67,11 +69,11 @@ X Parts::norm(X x, Part part, int layer) {
   locate(key, c_.layer_norm ? "layer_norm" : "rms_norm");
   const bool head = part == Part::q_norm || part == Part::k_norm;
   const Shape shape = {head ? c_.head_width : c_.width};
-  X w = cast(weight(key, shape), DType::f32);
+  X w = decoded(weight(key, shape));
   if (c_.norm_offset != 0) w = w + c_.norm_offset;
   if (!c_.layer_norm) return b_.add1(ops::rms_norm_op, {x, w}, {int64_t{1}, c_.eps});
   X bias{&b_, ir::kNoValue};
-  if (c_.norm_bias) bias = cast(weight({part, layer, 0, true}, shape), DType::f32);
+  if (c_.norm_bias) bias = decoded(weight({part, layer, 0, true}, shape));
   const X operands[] = {x, w, bias};
   const ir::Xs results = b_.add(ops::layer_norm_op, operands, {int64_t{1}, c_.eps});
   return results.empty() ? X{&b_, ir::kNoValue} : results[0];
@@ -84,8 +86,8 @@ X Parts::linear(X x, const Key& key, int64_t outputs, bool bias) {
   const bool turned = c_.input_major && key.part != Part::tokens && key.part != Part::head;
   X w = turned ? swap_axes(weight(key, {inputs, outputs}), 0, 1) : weight(key, {outputs, inputs});
   X added{&b_, ir::kNoValue};
-  if (bias) added = cast(weight({key.part, key.layer, key.expert, true}, {outputs}), DType::f32);
-  return b_.add1(ops::linear_op, {x, cast(w, DType::f32), added});
+  if (bias) added = decoded(weight({key.part, key.layer, key.expert, true}, {outputs}));
+  return b_.add1(ops::linear_op, {x, decoded(w), added});
 }
 
 Heads Parts::heads(X x, int layer) {
@@ -173,7 +175,7 @@ X Parts::expert(X x, X chosen, X values, int layer, int number, X total) {
 
 X Parts::distance_bias() {
   constexpr int64_t kFarthest = 128;  // from here on all distances share a bucket
-  X table = cast(weight({Part::bias_table}, {c_.bias_buckets, c_.heads}), DType::f32);
+  X table = decoded(weight({Part::bias_table}, {c_.bias_buckets, c_.heads}));
   std::vector<int64_t> buckets;
   for (int64_t d = -kFarthest; d <= kFarthest; ++d) buckets.push_back(bucket_of(d));
   return swap_axes(gather(table, b_.integers(buckets), 0), 0, 1);

@@ -1,0 +1,205 @@
+// quant_linear: y [*B, N] = x [*B, K] w [N, K]^T + b [N], x rounded to int8 a block, w in blocks, packed.
+#include "kernels/abi.h"
+#include "kernels/isa/export.h"
+#include "kernels/isa/loops.h"
+#include "kernels/isa/quant_panels.h"
+
+namespace {
+
+using namespace tessera::kernels;
+
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+struct Product {
+  int64_t m, n, k;
+  const float* x;
+  const uint8_t* w;
+  const float* bias;  // [n] or null
+  float* y;
+};
+Product product_of(const Args& args) {
+  const View& x = args.in[0];
+  const View& w = args.in[1];
+  Product p = {1,
+               w.shape[0],
+               w.shape[1],
+               static_cast<const float*>(x.data),
+               static_cast<const uint8_t*>(w.data),
+               nullptr,
+               static_cast<float*>(args.out[0].data)};
+  for (int i = 0; i + 1 < x.rank; ++i) p.m *= x.shape[i];
+  if (args.n_in > 2 && args.in[2].present) p.bias = static_cast<const float*>(args.in[2].data);
+  return p;
+}
+
+template <class F>
+auto with_format(uint8_t type, const F& f) {
+  return with_block_format(type - kString - 1, f);
+}
+
+size_t quant_linear_packed_size(const PackArgs& args) noexcept {
+  const View& w = *args.operand;
+  return with_format(w.type, [&]<class Format>(Format) {
+    return static_cast<size_t>(ceil_div(w.shape[0], kLanes) * Packed<Format>::panel_bytes(w.shape[1]));
+  });
+}
+
+void quant_linear_pack(const PackArgs& args, void* out) noexcept {
+  const View& w = *args.operand;
+  const int64_t n = w.shape[0], k = w.shape[1];
+  with_format(w.type, [&]<class Format>(Format) {
+    const int64_t row_bytes = k / Format::kForm.elements * Format::kForm.bytes;
+    const int64_t panel_bytes = Packed<Format>::panel_bytes(k);
+    parallel_for(args.parallel, ceil_div(n, kLanes), 1 + 16384 / (kLanes * (k + 1)), [&](int64_t begin, int64_t end) {
+      for (int64_t p = begin; p < end; ++p) {
+        const int64_t rows = n - p * kLanes < kLanes ? n - p * kLanes : kLanes;
+        pack_quant_panel<Format>(static_cast<const uint8_t*>(w.data) + p * kLanes * row_bytes, row_bytes,
+                                 static_cast<int>(rows), k, static_cast<uint8_t*>(out) + p * panel_bytes);
+      }
+    });
+  });
+}
+
+// The codes of x, aligned array by array. Sums are of 16, which formats with groups of 32 do not need: room for both.
+constexpr int64_t kSumBlock = 16;
+int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+size_t quant_linear_scratch(const Args& args) noexcept {
+  const Product p = product_of(args);
+  const int64_t blocks = p.m * p.k / kCodeBlock, sums = p.m * p.k / kSumBlock;
+  return static_cast<size_t>(aligned(p.m * p.k) + aligned(blocks * 4) + 2 * aligned(sums * 4));
+}
+
+template <class P>
+Codes quantize_rows(const Product& p, const Args& args) {
+  char* memory = static_cast<char*>(args.scratch);
+  const int64_t blocks = p.m * p.k / kCodeBlock;
+  Codes c;
+  c.code = reinterpret_cast<int8_t*>(memory);
+  memory += aligned(p.m * p.k);
+  c.scale = reinterpret_cast<float*>(memory);
+  memory += aligned(blocks * 4);
+  c.start = reinterpret_cast<int32_t*>(memory);
+  c.sum = reinterpret_cast<float*>(memory + aligned(p.m * p.k / kSumBlock * 4));
+  constexpr int64_t kGroup = P::kForm.group, kGroups = kCodeBlock / kGroup;
+  parallel_for(args.parallel, blocks, 256, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      int8_t* code = c.code + b * kCodeBlock;
+      c.scale[b] = quantize_block(p.x + b * kCodeBlock, code);
+      if constexpr (P::kCentre == 0 && !P::kForm.shifts) continue;
+      for (int64_t g = 0; g < kGroups; ++g) {
+        int32_t sum = 0;
+        for (int64_t i = 0; i < kGroup; ++i) sum += code[g * kGroup + i];
+        c.start[b * kGroups + g] = -P::kCentre * sum;
+        c.sum[b * kGroups + g] = c.scale[b] * static_cast<float>(sum);
+      }
+    }
+  });
+  return c;
+}
+
+template <class P>
+Codes from_row(Codes c, int64_t row, int64_t k) {
+  return {c.code + row * k, c.scale + row * (k / kCodeBlock), c.start + row * (k / P::kForm.group),
+          c.sum + row * (k / P::kForm.group)};
+}
+
+// M rows from `row` on by N panels, each `apart` behind the one before.
+template <class P, int M, int N>
+void multiply_tile(const Product& p, const Codes& c, int64_t row, int64_t panel, int64_t apart) {
+  const int64_t stride = apart * P::panel_bytes(p.k);
+  const uint8_t* w = p.w + panel * P::panel_bytes(p.k);
+  const Codes x = from_row<P>(c, row, p.k);
+  Panels<P, M, N> panels;
+  panels.clear();
+  int64_t k = 0;
+  for (; k + kRecordUnits * kUnit <= p.k; k += kRecordUnits * kUnit, w += P::record_bytes(kRecordUnits))
+    panels.add(w, stride, kRecordUnits, x, p.k, k);
+  if constexpr (!P::kMultipliers) {
+    if (k < p.k) panels.add(w, stride, (p.k - k) / kUnit, x, p.k, k);
+  }
+  const int64_t column = panel * kLanes;
+  panels.put(p.y + row * p.n + column, p.n, apart * kLanes, p.n - column,
+             p.bias == nullptr ? nullptr : p.bias + column);
+}
+
+// The formats of most files get tiles of every shape; the others fewer, as each costs code.
+#if defined(__AVX2__)
+template <class P>
+constexpr bool kCommon = __is_same(P, Packed<Block_q8_0>) || __is_same(P, Packed<Block_q4_0>) ||
+                         __is_same(P, Packed<Block_q4_k>) || __is_same(P, Packed<Block_q6_k>);
+#else
+template <class P>
+constexpr bool kCommon = false;
+#endif
+
+// Rows of a full tile. Each row takes two registers a panel, its total and the sum of a group.
+constexpr int kTileRows = 4;
+template <class P>
+constexpr int kTilePanels = kRegisters == 32 && kCommon<P> ? 3 : 1;
+// A single row waits for memory: four streams keep more of it coming.
+template <class P>
+constexpr int kStreams = kCommon<P> ? 4 : 1;
+
+template <class P, int N>
+void multiply_rows(const Product& p, const Codes& c, int64_t row, int64_t m, int64_t panel) {
+  for (; m >= kTileRows; m -= kTileRows, row += kTileRows) multiply_tile<P, kTileRows, N>(p, c, row, panel, 1);
+  if constexpr (kCommon<P>) {
+    for (; m >= 2; m -= 2, row += 2) multiply_tile<P, 2, N>(p, c, row, panel, 1);
+  }
+  for (; m >= 1; m -= 1, row += 1) multiply_tile<P, 1, N>(p, c, row, panel, 1);
+}
+
+template <class P>
+void multiply(const Product& p, const Codes& c, const Parallel* parallel) {
+  const int64_t panels = ceil_div(p.n, kLanes);
+  if (p.m == 1) {
+    // Streams of several panels each, which follow each other in memory: what is fetched ahead of one panel's end is
+    // the next one.
+    constexpr int64_t kRun = 4;
+    constexpr int kWide = kStreams<P>;
+    parallel_for(parallel, ceil_div(panels, kWide * kRun), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        int64_t panel = i * kWide * kRun;
+        if (panel + kWide * kRun <= panels) {
+          for (int64_t r = 0; r < kRun; ++r) multiply_tile<P, 1, kWide>(p, c, 0, panel + r, kRun);
+          continue;
+        }
+        for (; panel < panels; ++panel) multiply_tile<P, 1, 1>(p, c, 0, panel, 1);
+      }
+    });
+    return;
+  }
+  constexpr int kTile = kTilePanels<P>;
+  // Bands of x whose codes stay in L2 while panels pass, each of them in L1.
+  int64_t band = (int64_t{1} << 18) / (p.k + 1) / kTileRows * kTileRows;
+  if (band < 4 * kTileRows) band = 4 * kTileRows;
+  if (band > p.m) band = p.m;
+  const int64_t bands = ceil_div(p.m, band), groups = ceil_div(panels, kTile);
+  const int64_t work = band * kTile * kLanes * (p.k + 1);
+  parallel_for(parallel, bands * groups, 1 + (int64_t{1} << 21) / work, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t row = i / groups * band, panel = i % groups * kTile;
+      const int64_t m = p.m - row < band ? p.m - row : band;
+      if (panel + kTile <= panels) {
+        multiply_rows<P, kTile>(p, c, row, m, panel);
+      } else {
+        for (int64_t last = panel; last < panels; ++last) multiply_rows<P, 1>(p, c, row, m, last);
+      }
+    }
+  });
+}
+
+int quant_linear(const Args& args) noexcept {
+  const Product p = product_of(args);
+  if (p.m == 0 || p.n == 0) return kDone;
+  with_format(args.in[1].type, [&]<class Format>(Format) {
+    using P = Packed<Format>;
+    multiply<P>(p, quantize_rows<P>(p, args), args.parallel);
+  });
+  return kDone;
+}
+
+}  // namespace
+
+TESSERA_FAMILY(quant_linear,
+               {"quant_linear", quant_linear, quant_linear_scratch, quant_linear_packed_size, quant_linear_pack})

@@ -1,0 +1,321 @@
+// Rounding weights to blocks: scales are searched for, codes are the nearest, bits go where the format wants them.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "base/result.h"
+#include "tensor/block.h"
+#include "tensor/block_codes.h"
+#include "tensor/scalar.h"
+
+namespace tessera {
+namespace {
+
+uint16_t to_half(float value) {
+  uint16_t bits;
+  encode(DType::f16, &bits, 0, static_cast<double>(value));
+  return bits;
+}
+float of_half(uint16_t bits) { return static_cast<float>(decode(DType::f16, &bits, 0)); }
+
+// x is about scale * code + minimum.
+struct Line {
+  float scale = 0, minimum = 0;
+};
+
+constexpr int kTrials = 20;          // scales that are tried on each side of the one that spans the values
+constexpr float kTrialStep = 0.05f;  // in codes
+
+// The scale for codes in [-2^(bits-1), 2^(bits-1)) with the least squared error.
+Line fit_symmetric(std::span<const float> x, int bits) {
+  const float low = -static_cast<float>(1 << (bits - 1)), high = -low - 1;
+  float extreme = 0;
+  for (float v : x)
+    if (std::fabs(v) > std::fabs(extreme)) extreme = v;
+  if (extreme == 0) return {};
+  Line best;
+  float best_gain = -1;
+  for (int t = -kTrials; t <= kTrials; ++t) {
+    const float inverse = (low + static_cast<float>(t) * kTrialStep) / extreme;
+    float xq = 0, qq = 0;
+    for (float v : x) {
+      const float q = std::clamp(std::nearbyint(v * inverse), low, high);
+      xq += v * q;
+      qq += q * q;
+    }
+    // With the scale xq / qq the error is sum(x^2) - xq^2 / qq.
+    if (qq > 0 && xq * xq > best_gain * qq) {
+      best_gain = xq * xq / qq;
+      best.scale = xq / qq;
+    }
+  }
+  return best;
+}
+
+// The scale and a minimum of at most 0 for codes in [0, 2^bits) with the least squared error.
+Line fit_shifted(std::span<const float> x, int bits) {
+  const auto [least, most] = std::minmax_element(x.begin(), x.end());
+  const float low = std::min(*least, 0.0f), high = *most, top = static_cast<float>((1 << bits) - 1);
+  if (high <= low) return {0, low};
+  const auto n = static_cast<float>(x.size());
+  Line best = {(high - low) / top, low};
+  float best_error = HUGE_VALF;
+  for (int t = -kTrials; t <= kTrials; ++t) {
+    const float inverse = (top + static_cast<float>(t) * kTrialStep) / (high - low);
+    float q1 = 0, q2 = 0, x1 = 0, xq = 0;
+    for (float v : x) {
+      const float q = std::clamp(std::nearbyint((v - low) * inverse), 0.0f, top);
+      q1 += q;
+      q2 += q * q;
+      x1 += v;
+      xq += v * q;
+    }
+    const float determinant = n * q2 - q1 * q1;
+    if (!(determinant > 0)) continue;
+    Line line = {(n * xq - x1 * q1) / determinant, (q2 * x1 - q1 * xq) / determinant};
+    if (line.minimum > 0) line = {xq / q2, 0};
+    if (!(line.scale > 0)) continue;
+    float error = 0;
+    for (float v : x) {
+      const float q = std::clamp(std::nearbyint((v - line.minimum) / line.scale), 0.0f, top);
+      const float off = line.scale * q + line.minimum - v;
+      error += off * off;
+    }
+    if (error < best_error) {
+      best_error = error;
+      best = line;
+    }
+  }
+  return best;
+}
+
+// What the types of 32 elements do: one look at the extremes, as ggml's reference does.
+Line fit_small(std::span<const float> x, const BlockForm& form, bool lookup) {
+  if (form.shifts) {
+    const auto [least, most] = std::minmax_element(x.begin(), x.end());
+    return {(*most - *least) / static_cast<float>((1 << form.bits) - 1), *least};
+  }
+  float extreme = 0;
+  for (float v : x)
+    if (std::fabs(v) > std::fabs(extreme)) extreme = v;
+  if (lookup) return {extreme / static_cast<float>(kIq4Values[0]), 0};
+  if (form.bits == 8) return {std::fabs(extreme) / 127.0f, 0};
+  return {extreme / -static_cast<float>(1 << (form.bits - 1)), 0};
+}
+
+int8_t nearest_iq4(float value) {
+  int8_t best = kIq4Values[0];
+  for (int8_t candidate : kIq4Values)
+    if (std::fabs(value - static_cast<float>(candidate)) < std::fabs(value - static_cast<float>(best)))
+      best = candidate;
+  return best;
+}
+
+// Signed codes under the scales that the block really has.
+void choose_codes(std::span<const float> x, const BlockForm& form, bool lookup, BlockCodes& out) {
+  const float d = of_half(out.d), minimum = of_half(out.minimum);
+  const float low = form.bits == 8 ? -127.0f : 0.0f;
+  const float high = form.bits == 8 ? 127.0f : static_cast<float>((1 << form.bits) - 1);
+  for (int i = 0; i < form.elements; ++i) {
+    const int g = i / form.group;
+    const float scale = d * static_cast<float>(out.multiplier[g]);
+    const float shift = form.shifts ? minimum * static_cast<float>(out.minimum_multiplier[g]) : 0.0f;
+    const float code = scale == 0 ? 0.0f : (x[static_cast<size_t>(i)] - shift) / scale;
+    if (lookup) {
+      out.code[i] = nearest_iq4(code);
+    } else {
+      out.code[i] = static_cast<int8_t>(std::clamp(std::round(code + static_cast<float>(form.centre)), low, high));
+    }
+  }
+}
+
+// Multipliers in [low, high] of one f16 for all groups.
+uint16_t share(std::span<const float> scales, int low, int high, int8_t* multipliers) {
+  float extreme = 0;
+  for (float s : scales)
+    if (std::fabs(s) > std::fabs(extreme)) extreme = s;
+  const uint16_t d = to_half(low < 0 ? extreme / static_cast<float>(low) : extreme / static_cast<float>(high));
+  const float shared = of_half(d);
+  for (size_t g = 0; g < scales.size(); ++g)
+    multipliers[g] = static_cast<int8_t>(std::clamp(shared == 0 ? 0.0f : std::nearbyint(scales[g] / shared),
+                                                    static_cast<float>(low), static_cast<float>(high)));
+  return d;
+}
+
+// Bits to their places: the inverse of each format's unpack.
+void put_half(uint8_t* at, uint16_t bits) { std::memcpy(at, &bits, 2); }
+
+void join_nibbles(const int8_t* low, const int8_t* high, int n, uint8_t* out) {
+  for (int i = 0; i < n; ++i) out[i] = static_cast<uint8_t>((low[i] & 15) | high[i] << 4);
+}
+void set_bit(uint8_t* bytes, int i, int bit) { bytes[i / 8] = static_cast<uint8_t>(bytes[i / 8] | bit << (i % 8)); }
+
+void join_crumbs(const int8_t* code, int shift, uint8_t* bytes) {
+  for (int i = 0; i < 256; ++i)
+    bytes[i / 128 * 32 + i % 32] =
+        static_cast<uint8_t>(bytes[i / 128 * 32 + i % 32] | (code[i] >> shift & 3) << (2 * (i / 32 % 4)));
+}
+
+int iq4_index(int8_t value) {
+  return static_cast<int>(std::find(std::begin(kIq4Values), std::end(kIq4Values), value) - std::begin(kIq4Values));
+}
+
+void pack(Block_q8_0, const BlockCodes& c, uint8_t* b) {
+  put_half(b, c.d);
+  std::memcpy(b + 2, c.code, 32);
+}
+void pack(Block_q4_0, const BlockCodes& c, uint8_t* b) {
+  put_half(b, c.d);
+  join_nibbles(c.code, c.code + 16, 16, b + 2);
+}
+void pack(Block_q4_1, const BlockCodes& c, uint8_t* b) {
+  put_half(b, c.d);
+  put_half(b + 2, c.minimum);
+  join_nibbles(c.code, c.code + 16, 16, b + 4);
+}
+void pack(Block_q5_0, const BlockCodes& c, uint8_t* b) {
+  put_half(b, c.d);
+  join_nibbles(c.code, c.code + 16, 16, b + 6);
+  for (int i = 0; i < 32; ++i) set_bit(b + 2, i, c.code[i] >> 4 & 1);
+}
+void pack(Block_q5_1, const BlockCodes& c, uint8_t* b) {
+  put_half(b, c.d);
+  put_half(b + 2, c.minimum);
+  join_nibbles(c.code, c.code + 16, 16, b + 8);
+  for (int i = 0; i < 32; ++i) set_bit(b + 4, i, c.code[i] >> 4 & 1);
+}
+void pack_iq4(const int8_t* code, uint8_t* out) {
+  for (int i = 0; i < 16; ++i) out[i] = static_cast<uint8_t>(iq4_index(code[i]) | iq4_index(code[i + 16]) << 4);
+}
+void pack(Block_iq4_nl, const BlockCodes& c, uint8_t* b) {
+  put_half(b, c.d);
+  pack_iq4(c.code, b + 2);
+}
+void pack(Block_iq4_xs, const BlockCodes& c, uint8_t* b) {
+  put_half(b, c.d);
+  uint16_t high = 0;
+  for (int g = 0; g < 8; ++g) {
+    const int scale = c.multiplier[g] + 32;
+    b[4 + g / 2] = static_cast<uint8_t>(b[4 + g / 2] | (scale & 15) << (4 * (g % 2)));
+    high = static_cast<uint16_t>(high | (scale >> 4) << (2 * g));
+    pack_iq4(c.code + 32 * g, b + 8 + 16 * g);
+  }
+  put_half(b + 2, high);
+}
+void pack(Block_q2_k, const BlockCodes& c, uint8_t* b) {
+  for (int g = 0; g < 16; ++g) b[g] = static_cast<uint8_t>(c.multiplier[g] | -c.minimum_multiplier[g] << 4);
+  join_crumbs(c.code, 0, b + 16);
+  put_half(b + 80, c.d);
+  put_half(b + 82, c.minimum);
+}
+void pack(Block_q3_k, const BlockCodes& c, uint8_t* b) {
+  for (int i = 0; i < 256; ++i) b[i % 32] = static_cast<uint8_t>(b[i % 32] | (c.code[i] >> 2 & 1) << (i / 32));
+  join_crumbs(c.code, 0, b + 32);
+  uint8_t* scales = b + 96;
+  for (int g = 0; g < 16; ++g) {
+    const int scale = c.multiplier[g] + 32;
+    scales[g % 8] = static_cast<uint8_t>(scales[g % 8] | (scale & 15) << (4 * (g / 8)));
+    scales[8 + g % 4] = static_cast<uint8_t>(scales[8 + g % 4] | (scale >> 4) << (2 * (g / 4)));
+  }
+  put_half(b + 108, c.d);
+}
+void pack_pairs(const BlockCodes& c, uint8_t* b) {
+  for (int g = 0; g < 4; ++g) {
+    const int scale = c.multiplier[g + 4], minimum = -c.minimum_multiplier[g + 4];
+    b[g] = static_cast<uint8_t>(c.multiplier[g] | (scale >> 4) << 6);
+    b[g + 4] = static_cast<uint8_t>(-c.minimum_multiplier[g] | (minimum >> 4) << 6);
+    b[g + 8] = static_cast<uint8_t>((scale & 15) | minimum << 4);
+  }
+}
+void pack(Block_q4_k, const BlockCodes& c, uint8_t* b) {
+  put_half(b, c.d);
+  put_half(b + 2, c.minimum);
+  pack_pairs(c, b + 4);
+  for (int j = 0; j < 4; ++j) join_nibbles(c.code + 64 * j, c.code + 64 * j + 32, 32, b + 16 + 32 * j);
+}
+void pack(Block_q5_k, const BlockCodes& c, uint8_t* b) {
+  put_half(b, c.d);
+  put_half(b + 2, c.minimum);
+  pack_pairs(c, b + 4);
+  for (int i = 0; i < 256; ++i)
+    b[16 + i % 32] = static_cast<uint8_t>(b[16 + i % 32] | (c.code[i] >> 4 & 1) << (i / 32));
+  for (int j = 0; j < 4; ++j) join_nibbles(c.code + 64 * j, c.code + 64 * j + 32, 32, b + 48 + 32 * j);
+}
+void pack(Block_q6_k, const BlockCodes& c, uint8_t* b) {
+  for (int half = 0; half < 2; ++half) join_nibbles(c.code + 128 * half, c.code + 128 * half + 64, 64, b + 64 * half);
+  join_crumbs(c.code, 4, b + 128);
+  std::memcpy(b + 192, c.multiplier, 16);
+  put_half(b + 208, c.d);
+}
+
+// The range of a format's multipliers and of its minima's.
+struct Multipliers {
+  int low, high, minima;
+};
+constexpr Multipliers multipliers(Block_q2_k) { return {0, 15, 15}; }
+constexpr Multipliers multipliers(Block_q3_k) { return {-32, 31, 0}; }
+constexpr Multipliers multipliers(Block_q4_k) { return {0, 63, 63}; }
+constexpr Multipliers multipliers(Block_q5_k) { return {0, 63, 63}; }
+constexpr Multipliers multipliers(Block_q6_k) { return {-128, 127, 0}; }
+constexpr Multipliers multipliers(Block_iq4_xs) { return {-32, 31, 0}; }
+
+template <class Format>
+void encode_one(std::span<const float> x, uint8_t* out) {
+  constexpr BlockForm form = Format::kForm;
+  constexpr bool lookup = std::is_same_v<Format, Block_iq4_nl> || std::is_same_v<Format, Block_iq4_xs>;
+  BlockCodes codes = {};
+  if constexpr (form.elements == 32) {
+    const Line line = fit_small(x, form, lookup);
+    codes.d = to_half(line.scale);
+    codes.minimum = to_half(line.minimum);
+    codes.multiplier[0] = codes.minimum_multiplier[0] = 1;
+  } else {
+    constexpr Multipliers range = multipliers(Format());
+    constexpr size_t groups = form.elements / form.group;
+    std::array<float, groups> scales, minima;
+    for (size_t g = 0; g < groups; ++g) {
+      const auto group = x.subspan(g * form.group, form.group);
+      const Line line = form.shifts ? fit_shifted(group, form.bits)
+                        : lookup    ? fit_small(group, form, true)
+                                    : fit_symmetric(group, form.bits);
+      scales[g] = line.scale;
+      minima[g] = -line.minimum;
+    }
+    codes.d = share(scales, range.low, range.high, codes.multiplier);
+    if (form.shifts) {
+      codes.minimum = share(minima, 0, range.minima, codes.minimum_multiplier);
+      for (int8_t& m : codes.minimum_multiplier) m = static_cast<int8_t>(-m);
+    }
+  }
+  choose_codes(x, form, lookup, codes);
+  std::memset(out, 0, form.bytes);
+  pack(Format(), codes, out);
+}
+
+}  // namespace
+
+void encode_blocks(DType type, std::span<const float> values, void* out) {
+  const BlockSize size = block_size(type);
+  TESSERA_CHECK(is_block(type) && values.size() % size.elements == 0);
+  with_block_format(static_cast<int>(type) - kPlainTypeCount, [&]<class Format>(Format) {
+    std::array<float, Format::kForm.elements> block;
+    for (size_t i = 0; i < values.size() / size.elements; ++i) {
+      std::copy_n(values.data() + i * size.elements, size.elements, block.begin());
+      float poison = 0;
+      for (float v : block) poison += v - v;
+      if (!(poison == 0)) block.fill(0);
+      uint8_t* at = static_cast<uint8_t*>(out) + i * size.bytes;
+      encode_one<Format>(block, at);
+      if (!(poison == 0)) {
+        BlockCodes codes;
+        Format::unpack(at, codes);
+        codes.d = 0x7e00;  // NaN
+        std::memset(at, 0, size.bytes);
+        pack(Format(), codes, at);
+      }
+    }
+  });
+}
+
+}  // namespace tessera
