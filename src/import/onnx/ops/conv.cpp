@@ -8,7 +8,8 @@ namespace {
 
 Shape tail(X w) { return Shape(w.shape().begin() + 2, w.shape().end()); }
 
-// x [N, C, *D] and w [M, C/G, *K] by the node's attributes.
+}  // namespace
+
 Result<X> convolved(NodeImport& n, X x, X w, Opt bias) {
   TESSERA_TRY(n.b.status());
   TESSERA_TRY(check_image(n, x, 1));
@@ -27,6 +28,8 @@ Result<X> convolved(NodeImport& n, X x, X w, Opt bias) {
   return n.b.add1(ops::conv_op, {padded.x, w, bias ? bias : X{&n.b, ir::kNoValue}},
                   {s.strides, s.dilations, padded.low, padded.high, n.integer("group", 1)});
 }
+
+namespace {
 
 // One value an output channel: [M] as [M, 1, ...] before the axes of w, or [M, 1...] after the batch of y.
 X by_channel(X s, int axes) {
