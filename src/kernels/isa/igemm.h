@@ -84,9 +84,7 @@ using IntTileFn = void (*)(const Left*, const int8_t*, int64_t, int32_t*);
 
 // Tiles of fewer rows, so that one row costs little more than reading the weights.
 inline int tile_height(int64_t rows) {
-  for (int height : {1, 2, 4, 6})
-    if (rows <= height) return height;
-  return kIntRows;
+  return rows <= 2 ? static_cast<int>(rows) : rows <= 4 ? 4 : rows <= 6 ? 6 : kIntRows;
 }
 inline IntTileFn tile_function(int height) {
   switch (height) {

@@ -1,7 +1,6 @@
 // Quantized numbers: floats to 8-bit integers and back, and the products of these.
 #include "kernels/abi.h"
 #include "kernels/isa/export.h"
-#include "kernels/isa/gemm.h"
 #include "kernels/isa/igemm.h"
 
 namespace {
@@ -43,7 +42,9 @@ Range range_of(const float* x, int64_t n) {
   return r;
 }
 
-int64_t quantize_chunks(const Args& args) { return ceil_div(element_count(args.in[0]), kQuantizeGrain); }
+int64_t quantize_chunks(const Args& args) {
+  return round_up(element_count(args.in[0]), kQuantizeGrain) / kQuantizeGrain;
+}
 size_t quantize_dynamic_scratch(const Args& args) noexcept {
   return static_cast<size_t>(quantize_chunks(args)) * sizeof(Range);
 }
@@ -199,7 +200,7 @@ struct Blocks {
   const float* scale;
   const void* zero;  // null: half of the range
   bool zero_packed;
-  int64_t groups, zero_row, bits, block, k;
+  int64_t groups, zero_row, bits, block;
 
   float zero_of(int64_t n, int64_t g) const {
     if (zero == nullptr) return static_cast<float>(1 << (bits - 1));
@@ -207,130 +208,87 @@ struct Blocks {
     const int64_t at = g * bits;
     return static_cast<float>(static_cast<const uint8_t*>(zero)[n * zero_row + at / 8] >> at % 8 & ((1 << bits) - 1));
   }
-  // Block g of row n as floats; `block` of them, past k too.
-  void read(int64_t n, int64_t g, float* out) const {
-    const uint8_t* from = w + (n * groups + g) * (block * bits / 8);
+  // Columns [k, k + count) of row n as floats; they are of one block, and k and count are multiples of 8.
+  void read(int64_t n, int64_t k, int64_t count, float* out) const {
+    const int64_t g = k / block;
+    const uint8_t* from = w + ((n * groups + g) * block + k % block) * bits / 8;
     const float s = scale[n * groups + g], z = zero_of(n, g);
     if (bits == 4) {
-      for (int64_t i = 0; i < block / 2; ++i) {
+      for (int64_t i = 0; i < count / 2; ++i) {
         out[2 * i] = (static_cast<float>(from[i] & 15) - z) * s;
         out[2 * i + 1] = (static_cast<float>(from[i] >> 4) - z) * s;
       }
     } else if (bits == 8) {
-      for (int64_t i = 0; i < block; ++i) out[i] = (static_cast<float>(from[i]) - z) * s;
+      for (int64_t i = 0; i < count; ++i) out[i] = (static_cast<float>(from[i]) - z) * s;
     } else {
-      for (int64_t i = 0; i < block; ++i) out[i] = (static_cast<float>(from[i / 4] >> i % 4 * 2 & 3) - z) * s;
+      for (int64_t i = 0; i < count; ++i) out[i] = (static_cast<float>(from[i / 4] >> i % 4 * 2 & 3) - z) * s;
     }
   }
 };
 
 Blocks blocks_of(const Args& args) {
-  const View& w = args.in[1];
   const bool has_zero = args.n_in > 3 && args.in[3].present;
   Blocks b = {};
-  b.w = static_cast<const uint8_t*>(w.data);
+  b.w = static_cast<const uint8_t*>(args.in[1].data);
   b.scale = static_cast<const float*>(args.in[2].data);
   b.zero = has_zero ? args.in[3].data : nullptr;
   b.zero_packed = has_zero && args.in[3].type == kU8;
   b.zero_row = has_zero ? args.in[3].shape[1] : 0;
-  b.groups = w.shape[1];
+  b.groups = args.in[1].shape[1];
   b.bits = args.attrs[0].i;
   b.block = args.attrs[1].i;
-  b.k = args.in[0].shape[args.in[0].rank - 1];
   return b;
 }
 
-Products blocks_products(const Args& args) {
-  const View& x = args.in[0];
-  Products p = {};
-  p.k = x.shape[x.rank - 1];
-  p.n = args.in[1].shape[0];
-  p.m = 1;
-  for (int i = 0; i + 1 < x.rank; ++i) p.m *= x.shape[i];
-  p.a = {static_cast<const float*>(x.data), p.k, 1};
-  p.c = {static_cast<float*>(args.out[0].data), p.n};
-  p.batches = 1;
-  p.batch.rank = 1;
-  p.batch.shape[0] = 1;
-  p.bias = args.n_in > 4 && args.in[4].present ? static_cast<const float*>(args.in[4].data) : nullptr;
-  return p;
-}
+// Columns of weights at once: as floats they stay in L1 while all rows of x pass by.
+constexpr int64_t kPart = 256;
 
-// A row of weights as floats, per thread of the packing: panels are packed one by one.
-size_t linear_blocks_scratch(const Args& args) noexcept {
-  const Products p = blocks_products(args);
-  return p.m <= kFewRows ? 0 : packed_scratch(p);
-}
-
-// Four rows or fewer: each row of weights becomes floats block by block, in L1.
-void multiply_few_by_blocks(const Products& p, const Blocks& b, const Parallel* parallel) {
-  constexpr int64_t kPart = 256;
-  parallel_for(parallel, p.n, 1 + (int64_t{1} << 15) / (p.k * p.m + 1), [&](int64_t begin, int64_t end) {
-    alignas(64) float part[kPart];
-    for (int64_t n = begin; n < end; ++n) {
-      float sums[kFewRows] = {};
-      for (int64_t g = 0; g < b.groups; ++g) {
-        // Blocks longer than the buffer go through it in pieces.
-        Blocks piece = b;
-        const int64_t size = b.block < kPart ? b.block : kPart, pieces = b.block / size;
-        piece.block = size;
-        piece.w = b.w + (n * b.groups + g) * (b.block * b.bits / 8);
-        piece.scale = b.scale + n * b.groups + g;
-        const float zero = b.zero_of(n, g);
-        piece.zero = &zero;
-        piece.zero_packed = false;
-        for (int64_t q = 0; q < pieces; ++q, piece.w += size * b.bits / 8) {
-          const int64_t at = g * b.block + q * size;
-          if (at >= p.k) break;
-          piece.read(0, 0, part);
-          const int64_t count = p.k - at < size ? p.k - at : size;
-          for (int64_t m = 0; m < p.m; ++m) {
-            const float* a = p.a.data + m * p.a.row + at;
-            Vec sum = {};
-            int64_t i = 0;
-            for (; i + kLanes <= count; i += kLanes) sum = fma(load(a + i), load(part + i), sum);
-            float rest = sum_lanes(sum);
-            for (; i < count; ++i) rest += a[i] * part[i];
-            sums[m] += rest;
-          }
-        }
-      }
-      for (int64_t m = 0; m < p.m; ++m) p.c.data[m * p.c.row + n] = sums[m] + (p.bias == nullptr ? 0 : p.bias[n]);
+// y [R, count] += a [R, k] w [count, k]^T, with w's rows kPart apart.
+template <int R>
+void add_part(const float* a, int64_t a_row, const float* w, int64_t k, int64_t count, float* y, int64_t y_row) {
+  for (int64_t n = 0; n < count; ++n, w += kPart) {
+    Vec sums[R] = {};
+    int64_t i = 0;
+    for (; i + kLanes <= k; i += kLanes) {
+      const Vec v = load(w + i);
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) sums[r] = fma(load(a + r * a_row + i), v, sums[r]);
     }
-  });
+    for (int r = 0; r < R; ++r) {
+      float sum = sum_lanes(sums[r]);
+      for (int64_t j = i; j < k; ++j) sum += a[r * a_row + j] * w[j];
+      y[r * y_row + n] += sum;
+    }
+  }
 }
 
 int linear_blocks(const Args& args) noexcept {
-  const Products p = blocks_products(args);
+  const View& x = args.in[0];
+  const int64_t k = x.shape[x.rank - 1], n = args.in[1].shape[0], m = element_count(args.out[0]) / (n == 0 ? 1 : n);
   const Blocks b = blocks_of(args);
-  if (p.m <= kFewRows) {
-    multiply_few_by_blocks(p, b, args.parallel);
-    return kDone;
-  }
-  multiply_packed(p, args.parallel, args.scratch, [&](int64_t, int64_t column, int64_t n, float* out) {
-    constexpr int64_t kPart = 256;
-    alignas(64) float part[kPart];
-    const int64_t size = b.block < kPart ? b.block : kPart;
-    for (int64_t j = 0; j < kTileColumns; ++j) {
-      if (j >= n) {
-        for (int64_t i = 0; i < p.k; ++i) out[i * kTileColumns + j] = 0;
-        continue;
-      }
-      for (int64_t at = 0; at < p.k; at += size) {
-        const int64_t g = at / b.block, row = (column + j) * b.groups + g;
-        const float zero = b.zero_of(column + j, g);
-        Blocks piece = b;
-        piece.w = b.w + row * (b.block * b.bits / 8) + at % b.block * b.bits / 8;
-        piece.scale = b.scale + row;
-        piece.zero = &zero;
-        piece.zero_packed = false;
-        piece.block = size;
-        piece.read(0, 0, part);
-        const int64_t count = p.k - at < size ? p.k - at : size;
-        for (int64_t i = 0; i < count; ++i) out[(at + i) * kTileColumns + j] = part[i];
-      }
-    }
-  });
+  const float* a = static_cast<const float*>(x.data);
+  const float* bias = args.n_in > 4 && args.in[4].present ? static_cast<const float*>(args.in[4].data) : nullptr;
+  float* y = static_cast<float*>(args.out[0].data);
+  constexpr int64_t kOutputs = 8;  // of one task: 8 KiB of floats
+  const int64_t size = b.block < kPart ? b.block : kPart;
+  parallel_for(args.parallel, round_up(n, kOutputs) / kOutputs, 1 + (int64_t{1} << 15) / (k * m * kOutputs + 1),
+               [&](int64_t begin, int64_t end) {
+                 alignas(64) float part[kOutputs * kPart];
+                 for (int64_t first = begin * kOutputs; first < end * kOutputs; first += kOutputs) {
+                   const int64_t count = n - first < kOutputs ? n - first : kOutputs;
+                   for (int64_t r = 0; r < m; ++r)
+                     for (int64_t j = 0; j < count; ++j) y[r * n + first + j] = bias == nullptr ? 0 : bias[first + j];
+                   for (int64_t at = 0; at < k; at += kPart) {
+                     const int64_t depth = k - at < kPart ? k - at : kPart;
+                     for (int64_t j = 0; j < count; ++j)
+                       for (int64_t i = 0; i < depth; i += size) b.read(first + j, at + i, size, part + j * kPart + i);
+                     int64_t r = 0;
+                     for (; r + 4 <= m; r += 4)
+                       add_part<4>(a + r * k + at, k, part, depth, count, y + r * n + first, n);
+                     for (; r < m; ++r) add_part<1>(a + r * k + at, k, part, depth, count, y + r * n + first, n);
+                   }
+                 }
+               });
   return kDone;
 }
 
@@ -342,4 +300,4 @@ TESSERA_FAMILY(
     {"linear_integer_packed", linear_integer<true>, int_product_scratch<true>, packed_int_size, pack_int_operand},
     {"linear_quantized", linear_quantized<false>, int_product_scratch<false>},
     {"linear_quantized_packed", linear_quantized<true>, int_product_scratch<true>, packed_int_size, pack_int_operand},
-    {"linear_blocks", linear_blocks, linear_blocks_scratch})
+    {"linear_blocks", linear_blocks, nullptr})
