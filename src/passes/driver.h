@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ir/rewrite.h"
+#include "passes/precision.h"
 
 namespace tessera::passes {
 
@@ -16,6 +17,7 @@ struct PipelineOptions {
   bool exact_activations = false;            // do not round what quantized and bf16 weights are multiplied by
   int64_t stop_after = -1;                   // accepted rewrites; negative: no limit
   int64_t fold_elements = int64_t{1} << 20;  // the most elements of operands and results of one folded node
+  std::vector<PrecisionRule> precision = {};
   // The composites worth having, those with a kernel; all when empty.
   std::function<bool(const ir::OpDef&)> targets = {};
   std::vector<std::string> disable = {};  // names of passes and rules

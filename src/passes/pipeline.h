@@ -27,10 +27,12 @@ std::span<const Pass> pipeline();
 // The passes, each in its file.
 Result<std::vector<ir::Edit>> use_stored_weights(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> fold_shapes(ir::Graph& graph, const PassContext& context);
+Result<std::vector<ir::Edit>> raise_quantized(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> fold_constants(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> remove_identities(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> merge_equal(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> remove_dead(ir::Graph& graph, const PassContext& context);
+Result<std::vector<ir::Edit>> lower_precision(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> fuse(ir::Graph& graph, const PassContext& context);
 
 }  // namespace tessera::passes

@@ -6,14 +6,12 @@
 
 #include "import/onnx/importer.h"
 #include "import/onnx/onnx_ops.h"
+#include "import/onnx/ops/heads.h"
 
 namespace tessera::onnx {
 using ir::concat;
 using ir::reshape;
 
-namespace {
-
-// [B, T, heads * D] as [B, heads, T, D].
 Result<X> split_heads(NodeImport& n, X x, int64_t heads, std::string_view which) {
   if (heads < 1) return n.fail(Code::attribute_invalid, "{} is {} for inputs of 3 axes", which, heads);
   Dim width = x.dim(2);
@@ -29,6 +27,20 @@ X join_heads(X x) {
   Dim batch = x.dim(0), rows = x.dim(2), width = x.dim(1) * x.dim(3);
   return reshape(transpose(x, {0, 2, 1, 3}), {batch, rows, width});
 }
+
+X rotated(X x, X c, X s, Dim half, bool interleaved) {
+  if (!x || !c || !s) return {x.builder, ir::kNoValue};
+  X a = interleaved ? slice(x, 3, 0, half, 2) : slice(x, 3, 0, half);
+  X b = interleaved ? slice(x, 3, 1, half, 2) : slice(x, 3, half, half);
+  X real = c * a - s * b, imaginary = s * a + c * b;
+  X y = interleaved ? reshape(concat({unsqueeze(real, {4}), unsqueeze(imaginary, {4})}, 4),
+                              {x.dim(0), x.dim(1), x.dim(2), 2 * half})
+                    : concat({real, imaginary}, 3);
+  const Dim size = x.dim(3);
+  return size == 2 * half ? y : concat({y, slice(x, 3, 2 * half, size - 2 * half)}, 3);
+}
+
+namespace {
 
 // A mask for fewer keys than there are hides the others.
 X pad_mask(NodeImport& n, X mask, Dim keys) {
@@ -281,14 +293,7 @@ Status import_rotary_embedding(NodeImport& n) {
   TESSERA_TRY(n.b.status());
   c = unsqueeze(slice(c, -1, 0, *half), {1});  // [B, 1, T, half]
   s = unsqueeze(slice(s, -1, 0, *half), {1});
-  bool interleaved = n.integer("interleaved", 0) != 0;
-  X a = interleaved ? slice(x, 3, 0, *half, 2) : slice(x, 3, 0, *half);
-  X b = interleaved ? slice(x, 3, 1, *half, 2) : slice(x, 3, *half, *half);
-  X real = c * a - s * b, imaginary = s * a + c * b;
-  X y = interleaved ? reshape(concat({unsqueeze(real, {4}), unsqueeze(imaginary, {4})}, 4),
-                              {x.dim(0), x.dim(1), x.dim(2), turned})
-                    : concat({real, imaginary}, 3);
-  if (!(turned == size)) y = concat({y, slice(x, 3, turned, size - turned)}, 3);
+  X y = rotated(x, c, s, *half, n.integer("interleaved", 0) != 0);
   n.out(flat ? join_heads(y) : y);
   return {};
 }

@@ -8,7 +8,8 @@ namespace {
 
 Shape tail(X w) { return Shape(w.shape().begin() + 2, w.shape().end()); }
 
-// x [N, C, *D] and w [M, C/G, *K] by the node's attributes.
+}  // namespace
+
 Result<X> convolved(NodeImport& n, X x, X w, Opt bias) {
   TESSERA_TRY(n.b.status());
   TESSERA_TRY(check_image(n, x, 1));
@@ -28,12 +29,53 @@ Result<X> convolved(NodeImport& n, X x, X w, Opt bias) {
                   {s.strides, s.dilations, padded.low, padded.high, n.integer("group", 1)});
 }
 
+namespace {
+
 // One value an output channel: [M] as [M, 1, ...] before the axes of w, or [M, 1...] after the batch of y.
 X by_channel(X s, int axes) {
   if (!s || s.rank() == 0) return s;
   std::vector<int> positions;
   for (int i = 1; i < axes; ++i) positions.push_back(i);
   return unsqueeze(s, std::move(positions));
+}
+
+// (x - x0) convolved with (w - w0), exact in i32. Without groups, the windows of x become rows of a product of bytes.
+Result<X> integer_convolved(NodeImport& n, X x, Opt x0, X w, Opt w0) {
+  x0 = one_number(x0);
+  w0 = one_number(w0);
+  TESSERA_TRY(n.b.status());
+  auto byte = [](X v) { return v.dtype() == DType::u8 || v.dtype() == DType::i8; };
+  const bool simple = byte(x) && byte(w) && n.integer("group", 1) == 1 && (!x0 || x0.rank() == 0) &&
+                      (!w0 || w0.rank() <= 1) && x.rank() > 2 && w.rank() == x.rank();
+  if (!simple) return convolved(n, centred(x, x0), centred(w, by_channel(w0, w.rank())), {});
+  TESSERA_TRY(n.b.status());
+  const Shape kernel = tail(w);
+  TESSERA_ASSIGN(Spatial s, read_spatial(n, x, kernel));
+  Shape low(2, 0), high(2, 0);
+  low.insert(low.end(), s.low.begin(), s.low.end());
+  high.insert(high.end(), s.high.begin(), s.high.end());
+  n.b.require_equal(x.dim(1), w.dim(1));
+  X padded = pad(x, low, high, x0 ? x0 : like(x, 0));  // what stands for 0
+  TESSERA_TRY(n.b.status());
+  const std::vector<int64_t> none(kernel.size(), 0);
+  const ops::Windows windows{kernel, s.strides, s.dilations, none, none};
+  const Shape out = windows.counts(padded.shape());
+  for (const Dim& count : out)
+    if (n.b.dims().proves_lt(count, 1))
+      return n.fail(Code::shape_invalid, "a kernel of {} does not fit {}", to_string(std::span<const Dim>(kernel)),
+                    to_string(*padded.type()));
+  // [N, C, *O, *K] -> rows [N, O, C K]
+  const int spatial = static_cast<int>(kernel.size());
+  std::vector<int> order = {0};
+  for (int i = 0; i < spatial; ++i) order.push_back(2 + i);
+  order.push_back(1);
+  for (int i = 0; i < spatial; ++i) order.push_back(2 + spatial + i);
+  const Dim taps = w.dim(1) * product(kernel);
+  X rows = reshape(transpose(ops::windows_of(padded, windows), std::move(order)), {x.dim(0), product(out), taps});
+  X y = n.b.add1(ops::linear_integer_op, {rows, reshape(w, {w.dim(0), taps}), x0, w0});
+  Shape shape = {x.dim(0), w.dim(0)};
+  shape.insert(shape.end(), out.begin(), out.end());
+  return reshape(swap_axes(y, 1, 2), std::move(shape));
 }
 
 }  // namespace
@@ -48,8 +90,7 @@ Status import_conv(NodeImport& n) {
 
 Status import_conv_integer(NodeImport& n) {
   X x = n.need(0), w = n.need(1), x0 = n.in(2), w0 = n.in(3);
-  TESSERA_TRY(n.b.status());
-  TESSERA_ASSIGN(X y, convolved(n, centred(x, x0), centred(w, by_channel(w0, w.rank())), {}));
+  TESSERA_ASSIGN(X y, integer_convolved(n, x, x0, w, w0));
   n.out(y);
   return {};
 }
@@ -58,9 +99,11 @@ Status import_qlinear_conv(NodeImport& n) {
   X x = n.need(0), x_scale = n.need(1), x0 = n.need(2), w = n.need(3), w_scale = n.need(4), w0 = n.need(5);
   X y_scale = n.need(6), y0 = n.need(7), bias = n.in(8);
   TESSERA_TRY(n.b.status());
-  TESSERA_ASSIGN(X sum, convolved(n, centred(x, x0), centred(w, by_channel(w0, w.rank())), bias));
+  TESSERA_ASSIGN(X sum, integer_convolved(n, x, x0, w, w0));
+  if (bias) sum = sum + by_channel(bias, w.rank() - 1);
   TESSERA_TRY(n.b.status());
-  n.out(requantized(sum, x_scale * by_channel(w_scale, w.rank() - 1) / y_scale, y0));
+  X scale = one_number(x_scale) * by_channel(one_number(w_scale), w.rank() - 1) / one_number(y_scale);
+  n.out(requantized(sum, scale, one_number(y0)));
   return {};
 }
 

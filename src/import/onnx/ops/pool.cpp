@@ -28,8 +28,7 @@ struct Pool {
   X x;
   Spatial s;
 };
-Result<Pool> read_pool(NodeImport& n) {
-  X x = n.need(0);
+Result<Pool> read_pool(NodeImport& n, X x) {
   TESSERA_TRY(n.b.status());
   TESSERA_TRY(check_image(n, x, 1));
   TESSERA_ASSIGN(Shape kernel, read_kernel(n, x));
@@ -126,7 +125,7 @@ X max_positions(X x, X y, const Spatial& s, bool column_major) {
 }  // namespace
 
 Status import_max_pool(NodeImport& n) {
-  TESSERA_ASSIGN(Pool pool, read_pool(n));
+  TESSERA_ASSIGN(Pool pool, read_pool(n, n.need(0)));
   Padded padded = with_pads(pool.x, pool.s.low, plus(pool.s.high, pool.s.extra), ops::lowest(pool.x));
   X y = n.b.add1(ops::max_pool_op, {padded.x},
                  {constants(pool.s.kernel), pool.s.strides, pool.s.dilations, padded.low, padded.high});
@@ -137,13 +136,17 @@ Status import_max_pool(NodeImport& n) {
 }
 
 Status import_average_pool(NodeImport& n) {
-  TESSERA_ASSIGN(Pool pool, read_pool(n));
+  TESSERA_ASSIGN(X y, average_pooled(n, n.need(0)));
+  n.out(y);
+  return {};
+}
+
+Result<X> average_pooled(NodeImport& n, X input) {
+  TESSERA_ASSIGN(Pool pool, read_pool(n, input));
   const Spatial& s = pool.s;
   const bool include_pad = n.integer("count_include_pad", 0) != 0;
-  if (all_const(s.low) && all_const(s.high) && all_const(s.extra)) {
-    n.out(average_pool(pool.x, s, constants(s.low), constants(s.high), constants(s.extra), include_pad));
-    return {};
-  }
+  if (all_const(s.low) && all_const(s.high) && all_const(s.extra))
+    return average_pool(pool.x, s, constants(s.low), constants(s.high), constants(s.extra), include_pad);
   // Pads that only the run tells: the mean over all, divided by the share of what counts.
   const std::vector<int64_t> none(s.kernel.size(), 0);
   X x = pad_or_crop(pool.x, s.low, plus(s.high, s.extra));
@@ -154,12 +157,11 @@ Status import_average_pool(NodeImport& n) {
   X share = pad_or_crop(broadcast(like(pool.x, 1), counted), include_pad ? nothing : s.low,
                         include_pad ? s.extra : plus(s.high, s.extra));
   TESSERA_TRY(n.b.status());
-  n.out(average_pool(x, s, none, none, none, true) / average_pool(share, s, none, none, none, true));
-  return {};
+  return average_pool(x, s, none, none, none, true) / average_pool(share, s, none, none, none, true);
 }
 
 Status import_lp_pool(NodeImport& n) {
-  TESSERA_ASSIGN(Pool pool, read_pool(n));
+  TESSERA_ASSIGN(Pool pool, read_pool(n, n.need(0)));
   const Spatial& s = pool.s;
   const double p = norm_order(n);
   const int spatial = static_cast<int>(s.kernel.size());

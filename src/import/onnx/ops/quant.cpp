@@ -21,8 +21,8 @@ bool can_quantize_to(DType t) { return bits(t) <= 16 && (is_int(t) || (is_float(
 // A scale or zero point so that it broadcasts to x: one for all, one for each index of `axis`, or one for each block of
 // `block` indices.
 Result<X> spread(NodeImport& n, X x, X s, int64_t axis, int64_t block) {
+  s = one_number(s);
   if (!s || s.rank() == 0) return s;
-  if (s.rank() == 1 && s.dim(0).is(1)) return squeeze(s, {0});
   if (block == 0) {
     if (s.rank() != 1)
       return n.fail(Code::rank_mismatch, "the scale is {} but without 'block_size' it must have at most one axis",
@@ -82,6 +82,13 @@ X requantized(X sum, X scale, X zero) {
   return clipped(rounded(y) + cast(zero, DType::f32), to);
 }
 
+X one_number(X s) { return s && s.rank() == 1 && s.dim(0).is(1) ? squeeze(s, {0}) : s; }
+
+X dequantized(X x, X scale, Opt zero) {
+  if (!x || !scale) return x;
+  return x.builder->add1(ops::dequantize_linear_op, {x, one_number(scale), one_number(zero)}, {int64_t{0}});
+}
+
 Status import_quantize_linear(NodeImport& n) {
   X x = n.need(0), scale = n.need(1), zero = n.in(2);
   TESSERA_TRY(n.b.status());
@@ -121,6 +128,19 @@ Status import_dequantize_linear(NodeImport& n) {
   TESSERA_TRY(n.b.status());
   const DType to = asked.value_or(scale.dtype());
   if (!is_float(to)) return n.fail(Code::dtype_mismatch, "nothing is dequantized to {}", name(to));
+  scale = one_number(scale);
+  zero = one_number(zero);
+  if (block == 0 && is_int(x.dtype()) && to == scale.dtype() && scale.rank() <= 1) {
+    // With one scale for all the axis says nothing.
+    int at = 0;
+    if (scale.rank() == 1) {
+      TESSERA_ASSIGN(at, n.normal_axis(axis, x.rank()));
+    }
+    if (!zero || zero.rank() == scale.rank()) {
+      n.out(n.b.add1(ops::dequantize_linear_op, {x, scale, zero}, {int64_t{at}}));
+      return {};
+    }
+  }
   TESSERA_ASSIGN(scale, spread(n, x, scale, axis, block));
   TESSERA_ASSIGN(zero, spread(n, x, zero, axis, block));
   X y = cast(x, DType::f32);
@@ -129,22 +149,14 @@ Status import_dequantize_linear(NodeImport& n) {
   return {};
 }
 
-// Scale and zero point from the range of x, which 0 belongs to.
 Status import_dynamic_quantize_linear(NodeImport& n) {
   X x = n.need(0);
   TESSERA_TRY(n.b.status());
   if (x.dtype() != DType::f32)
     return n.fail(Code::dtype_mismatch, "input 0 is {} but must be f32", to_string(*x.type()));
-  std::vector<int> all;
-  for (int i = 0; i < x.rank(); ++i) all.push_back(i);
-  const Axes axes(all.begin(), all.end());
-  X high = max(squeeze(reduce_max(x, axes), all), like(x, 0));
-  X low = min(squeeze(reduce_min(x, axes), all), like(x, 0));
-  X scale = (high - low) / 255.0;
-  X zero = clipped(rounded(0.0 - low / scale), DType::u8);
-  n.out(0, clipped(rounded(x / scale) + cast(zero, DType::f32), DType::u8));
-  n.out(1, scale);
-  n.out(2, zero);
+  const Xs results = n.b.add(ops::quantize_dynamic_op, std::vector<X>{x});
+  TESSERA_TRY(n.b.status());
+  for (int i = 0; i < 3; ++i) n.out(i, results[static_cast<size_t>(i)]);
   return {};
 }
 

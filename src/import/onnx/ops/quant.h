@@ -12,5 +12,11 @@ X centred(X x, Opt zero);
 X saturated(X x, DType to, bool saturate = true);
 // sum * scale + zero in zero's type.
 X requantized(X sum, X scale, X zero);
+// (x - zero) * scale in f32, with one scale and zero point; the zero point may be absent.
+X dequantized(X x, X scale, Opt zero);
+// A scale or zero point that is one number, as a scalar.
+X one_number(X s);
+// (a - a0)(b - b0) in i32, as numpy's matmul: a0 is one number or one a row [M], b0 one number or one a column [N].
+X integer_product(NodeImport& n, X a, Opt a0, X b, Opt b0);
 
 }  // namespace tessera::onnx

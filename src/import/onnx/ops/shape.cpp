@@ -309,7 +309,9 @@ Status import_range(NodeImport& n) {
     X x = n.need(i);
     return x && x.rank() > 0 ? reshape(x, {}) : x;
   };
-  X start = scalar(0), limit = scalar(1), delta = scalar(2);
+  X start = scalar(0), limit = scalar(1);
+  // com.microsoft's Range, of whose domain this is version 1, may leave the step out.
+  X delta = n.opset < 11 && !n.has(2) ? like(start, 1) : scalar(2);
   TESSERA_TRY(n.b.status());
   DType type = start.dtype();
   X count;

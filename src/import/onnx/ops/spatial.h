@@ -39,6 +39,11 @@ Padded with_pads(X x, const Shape& low, const Shape& high, Opt value = {});
 // x [N, C, *D] with `low` and `high` elements more on each spatial axis; fewer where they are negative.
 X pad_or_crop(X x, const Shape& low, const Shape& high);
 
+// x [N, C, *D] convolved with w [M, C/G, *K] as the node's attributes say.
+Result<X> convolved(NodeImport& n, X x, X w, Opt bias);
+// The mean over windows of x [N, C, *D] as the node's attributes say.
+Result<X> average_pooled(NodeImport& n, X x);
+
 // The size as a scalar of this type.
 X number(Builder& builder, Dim size, DType dtype);
 // The type in which low-precision floats are computed.
