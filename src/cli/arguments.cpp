@@ -32,13 +32,25 @@ void add_model(CLI::App& app, Draft& draft) {
       ->allow_extra_args(false);
 }
 
-void add_running(CLI::App& app, Draft& draft) {
-  SessionOptions& session = draft.arguments.session;
-  app.add_option("-O", session.optimisation,
+void add_compiling(CLI::App& app, Draft& draft) {
+  CompileOptions& options = draft.arguments.session.compile;
+  app.add_option("-O", options.optimisation,
                  "optimisation level: 0 none, 1 clean-up, 2 fusion (default), 3 slow searches")
       ->check(CLI::Range(0, 3))
       ->type_name("0..3");
-  app.add_option("--threads", session.threads, "threads to run on (default: the cores that the container gives)")
+  app.add_flag("--strict", options.strict, "only rewrites that keep every bit");
+  app.add_option("--disable", options.disable, "a pass or a rule to leave out; may be given more than once")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  app.add_option("--stop-after", options.stop_after, "stop after N rewrites of the graph")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
+}
+
+void add_running(CLI::App& app, Draft& draft) {
+  add_compiling(app, draft);
+  app.add_option("--threads", draft.arguments.session.threads,
+                 "threads to run on (default: the cores that the container gives)")
       ->check(CLI::Range(0, 1024))
       ->type_name("N");
 }
@@ -156,14 +168,23 @@ const CommandSpec kCommands[] = {
      [](CLI::App& app, Draft& draft) {
        add_model(app, draft);
        app.add_flag("--text", draft.arguments.text, "print the graph's text instead");
+       app.add_flag("--plan", draft.arguments.plan, "list the kernels instead, with the nodes that each covers");
+       add_compiling(app, draft);
        add_json(app, draft);
      }},
     {"compile", "Compile a model into an artifact that starts without a compiler",
      "tessera compile model.onnx -o model.tess --dim batch=1..8",
      [](CLI::App& app, Draft& draft) {
        add_model(app, draft);
-       app.add_option("-o,--output", draft.arguments.output, "the artifact to write")->required()->type_name("FILE");
-       add_running(app, draft);
+       app.add_option("-o,--output", draft.arguments.output,
+                      "the artifact to write; only --report and --dump-after do without")
+           ->type_name("FILE");
+       app.add_flag("--report", draft.arguments.report,
+                    "say what each pass did, what it cost, which rules matched, and what was not fused and why");
+       app.add_option("--dump-after", draft.arguments.dump_after,
+                      "print the graph's text after this pass, or after 'all'")
+           ->type_name("PASS");
+       add_compiling(app, draft);
        add_json(app, draft);
      }},
     {"bench", "Measure a model on random inputs", "tessera bench model.onnx --dim batch=1 --dim seq=128 --json",

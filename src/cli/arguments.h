@@ -47,6 +47,9 @@ struct Arguments {
   bool json = false;
   bool text = false;
   LanguageArguments language;
+  bool plan = false;       // inspect
+  bool report = false;     // compile
+  std::string dump_after;  // compile
 };
 
 // What a command line that asks for nothing to be done ends with: help, or the version.

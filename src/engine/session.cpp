@@ -44,7 +44,7 @@ struct Session::Impl {
   engine::CompileOptions compile_options() const {
     return {
         .pool = pool,
-        .optimisation = options.optimisation,
+        .pipeline = engine::pipeline_of(options.compile),
         .release_source = [source = model.impl()](const void* data, size_t bytes) { source->release(data, bytes); }};
   }
 

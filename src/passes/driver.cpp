@@ -54,11 +54,15 @@ class Driver {
     for (ir::NodeId n = 0; n < graph.node_count(); ++n)
       for (ir::Graph& nested : graph.mutable_regions(n)) TESSERA_TRY(run(pass, nested));
     for (int sweep = 0; left_ > 0; ++sweep) {
-      Result<std::vector<ir::Edit>> edits = pass.run(graph, PassContext{options_, left_});
+      std::vector<Unfused> unfused;
+      Result<std::vector<ir::Edit>> edits = pass.run(graph, PassContext{options_, left_, &unfused});
       if (!edits) return tl::unexpected<Error>(std::move(edits.error()).within(fmt::format("in pass '{}'", pass.name)));
       if (Status valid = check(graph); !valid)
         return tl::unexpected<Error>(std::move(valid.error()).within(fmt::format("after pass '{}'", pass.name)));
-      if (edits->empty()) return {};
+      if (edits->empty()) {
+        std::move(unfused.begin(), unfused.end(), std::back_inserter(report.unfused));
+        return {};
+      }
       left_ -= static_cast<int64_t>(edits->size());
       const ir::Edit last = edits->back();
       for (ir::Edit& edit : *edits) {

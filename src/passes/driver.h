@@ -17,6 +17,8 @@ struct PipelineOptions {
   int64_t fold_elements = int64_t{1} << 20;  // the most elements of operands and results of one folded node
   // The composites worth having, those with a kernel; all when empty.
   std::function<bool(const ir::OpDef&)> targets = {};
+  // Whether an operator's kernels read this operand through any strides; none does when empty.
+  std::function<bool(const ir::OpDef&, size_t operand)> strided = {};
   std::vector<std::string> disable = {};  // names of passes and rules
   std::string dump_after = {};            // a pass, or "all"; shown through `dump`
   std::function<void(std::string_view pass, const ir::Graph&)> dump = {};
@@ -31,10 +33,18 @@ struct PassStage {
   int64_t rewrites = 0;  // 0: unchanged
 };
 
+// A formula that was found, and why it stayed as it was.
+struct Unfused {
+  std::string_view rule;
+  ir::LocId place = 0;  // of the nodes that it would have covered
+  std::string why;
+};
+
 struct PassReport {
   std::vector<PassStage> stages;
   std::map<std::string, int64_t, std::less<>> rules;  // rule -> accepted rewrites
   std::vector<ir::Edit> journal;                      // in order; the node ids are those before their sweep
+  std::vector<Unfused> unfused;                       // as the last sweeps found them
   bool stopped = false;                               // stop_after was reached
 };
 

@@ -176,6 +176,9 @@ class Sweep {
     }
     const std::vector<NodeId> cone = inside(root, boundary);
     if (cone.empty()) return false;
+    std::vector<ir::LocId> places;
+    for (NodeId n : cone) places.push_back(graph_.node(n).location);
+    builder.set_location(graph_.context().covering(places));
 
     X y = builder.add(*rule.op, operands, attrs)[0];
     const bool product = found.left_addends.empty();

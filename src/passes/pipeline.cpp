@@ -10,7 +10,12 @@ constexpr Pass kPipeline[] = {
     {"identity", remove_identities, 1, "nodes that give their operand back hide equal values from each other"},
     {"cse", merge_equal, 1, "the same computation is done once; patterns then see one value"},
     {"fuse", fuse, 2, "one kernel for a formula reads and writes memory once"},
+    {"rows", lift_rows, 2, "a layer works on rows whatever axes they stand in: reshapes around it go"},
+    {"identity2", remove_identities, 2, "the reshapes that came together compose"},
     {"cse2", merge_equal, 2, "two layers may have spelled the same formula in two ways"},
+    {"regions", form_regions, 2, "what follows a product is done while its result lies in cache"},
+    {"siblings", merge_siblings, 2, "layers of one input are one larger product"},
+    {"identity3", remove_identities, 2, "the parts of a merged product are views, as are their heads"},
 };
 
 }  // namespace

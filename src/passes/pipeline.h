@@ -9,7 +9,8 @@ namespace tessera::passes {
 
 struct PassContext {
   const PipelineOptions& options;
-  int64_t limit = INT64_MAX;  // rewrites that are still allowed
+  int64_t limit = INT64_MAX;                // rewrites that are still allowed
+  std::vector<Unfused>* unfused = nullptr;  // what a sweep found and left; null when nobody asks
 };
 
 // One sweep over one graph, not over those nested in it: the driver visits them. Returns the accepted edits.
@@ -30,6 +31,9 @@ Result<std::vector<ir::Edit>> fold_constants(ir::Graph& graph, const PassContext
 Result<std::vector<ir::Edit>> remove_identities(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> merge_equal(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> remove_dead(ir::Graph& graph, const PassContext& context);
+Result<std::vector<ir::Edit>> lift_rows(ir::Graph& graph, const PassContext& context);
+Result<std::vector<ir::Edit>> form_regions(ir::Graph& graph, const PassContext& context);
+Result<std::vector<ir::Edit>> merge_siblings(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> fuse(ir::Graph& graph, const PassContext& context);
 
 }  // namespace tessera::passes

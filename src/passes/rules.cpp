@@ -5,6 +5,7 @@
 
 #include "ir/core_ops.h"
 #include "ops/math.h"
+#include "passes/constants.h"
 #include "tensor/scalar.h"
 
 namespace tessera::passes {
@@ -19,17 +20,6 @@ constexpr int64_t kLast = -1;
 
 // Elements of masks that are looked through for infinities.
 constexpr int64_t kMaxMaskElements = int64_t{1} << 24;
-
-const Tensor* constant_behind(const ir::Graph& graph, ir::ValueId v) {
-  while (graph.value(v).def != ir::kNoNode) {
-    const ir::Node& node = graph.node(graph.value(v).def);
-    if (node.op == &ir::core::constant)
-      return &graph.context().constant(static_cast<uint32_t>(std::get<int64_t>(node.attrs->values[0])));
-    if (node.op != &ir::core::view && node.op != &ir::core::copy && node.op != &ops::cast_op) return nullptr;
-    v = graph.operands(graph.value(v).def)[0];
-  }
-  return nullptr;
-}
 
 bool is_weight(const ir::Graph& graph, ir::ValueId v) { return constant_behind(graph, v) != nullptr; }
 
