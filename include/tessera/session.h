@@ -73,6 +73,8 @@ class Model {
 struct CompileOptions {
   int optimisation = 2;              // 0 to 3, as -O of the command
   bool strict = false;               // only rewrites that keep every bit
+  bool approximate = false;          // also rules whose sides are only nearly equal
+  std::string rules;                 // rules of the caller's own, as text: docs/rules.md
   std::vector<std::string> disable;  // names of passes and rules
   int64_t stop_after = -1;           // rewrites; negative: no limit
 };

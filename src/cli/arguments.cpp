@@ -5,6 +5,7 @@
 #include <CLI/Formatter.hpp>
 #include <charconv>
 
+#include "base/file.h"
 #include "base/result.h"
 #include "tessera/tessera.h"
 
@@ -14,6 +15,7 @@ namespace {
 struct Draft {
   Arguments arguments;
   std::vector<std::string> dims;
+  std::string rules;  // a file
 };
 
 using AddOptions = void (*)(CLI::App&, Draft&);
@@ -39,6 +41,8 @@ void add_compiling(CLI::App& app, Draft& draft) {
       ->check(CLI::Range(0, 3))
       ->type_name("0..3");
   app.add_flag("--strict", options.strict, "only rewrites that keep every bit");
+  app.add_flag("--approximate", options.approximate, "also rules whose two sides are only nearly equal");
+  app.add_option("--rules", draft.rules, "a file of rewrite rules of your own: docs/rules.md")->type_name("FILE");
   app.add_option("--disable", options.disable, "a pass or a rule to leave out; may be given more than once")
       ->type_name("NAME")
       ->allow_extra_args(false);
@@ -299,6 +303,11 @@ Result<std::variant<Arguments, Answer>> parse_arguments(int argc, const char* co
   for (const std::string& text : draft.dims) {
     TESSERA_ASSIGN(DimRange dim, parse_dim(text));
     draft.arguments.dims.push_back(std::move(dim));
+  }
+  if (!draft.rules.empty()) {
+    TESSERA_ASSIGN(const std::shared_ptr<const MappedFile> file, MappedFile::open(draft.rules));
+    const auto bytes = file->bytes();
+    draft.arguments.session.compile.rules.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   }
   return std::move(draft.arguments);
 }

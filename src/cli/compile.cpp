@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <chrono>
 
 #include "base/result.h"
@@ -96,7 +98,8 @@ Result<int> compile(const Arguments& arguments) {
   TESSERA_ASSIGN(const ir::Graph graph, model.impl()->graph());
   const double import_ms = ms_since(begin);
   TESSERA_TRY(check_stop("planning"));
-  engine::CompileOptions options{.pipeline = engine::pipeline_of(arguments.session.compile)};
+  engine::CompileOptions options;
+  TESSERA_ASSIGN(options.pipeline, engine::pipeline_of(arguments.session.compile));
   options.pipeline.dump_after = arguments.dump_after;
   options.pipeline.dump = [](std::string_view pass, const ir::Graph& after) {
     say("// after {}\n{}", pass, ir::print(after, ir::PrintOptions::display()));

@@ -28,8 +28,9 @@ Json number(const std::optional<int64_t>& value) { return value ? Json(*value) :
 
 Result<int> inspect_plan(const Arguments& arguments, const Model& model) {
   TESSERA_ASSIGN(const ir::Graph graph, model.impl()->graph());
-  TESSERA_ASSIGN(const engine::Compilation made,
-                 engine::compile_steps(graph, {.pipeline = engine::pipeline_of(arguments.session.compile)}));
+  engine::CompileOptions options;
+  TESSERA_ASSIGN(options.pipeline, engine::pipeline_of(arguments.session.compile));
+  TESSERA_ASSIGN(const engine::Compilation made, engine::compile_steps(graph, options));
   TESSERA_ASSIGN(const engine::PlanFigures figures, engine::figures_of(made));
   const std::vector<engine::KernelLine> lines = engine::kernel_lines(made);
   if (!arguments.json) {

@@ -9,7 +9,6 @@
 #include "engine/check_step.h"
 #include "engine/host.h"
 #include "kernels/dispatch.h"
-#include "passes/driver.h"
 #include "plan/kernel_desc.h"
 #include "plan/pack.h"
 #include "runtime/session.h"
@@ -80,10 +79,14 @@ Status pack(plan::Plan& plan, const CompileOptions& options) {
 
 }  // namespace
 
-passes::PipelineOptions pipeline_of(const tessera::CompileOptions& options) {
+Result<passes::PipelineOptions> pipeline_of(const tessera::CompileOptions& options) {
   passes::PipelineOptions pipeline;
   pipeline.level = options.optimisation;
   pipeline.strict = options.strict;
+  pipeline.approximate = options.approximate;
+  if (!options.rules.empty()) {
+    TESSERA_ASSIGN(pipeline.own_rules, passes::parse_rules(options.rules));
+  }
   pipeline.disable = options.disable;
   pipeline.stop_after = options.stop_after;
   return pipeline;

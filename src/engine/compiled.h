@@ -7,7 +7,7 @@
 #include "base/thread_pool.h"
 #include "compile/lower.h"
 #include "engine/executable.h"
-#include "passes/driver.h"
+#include "passes/user_rules.h"
 #include "plan/plan.h"
 
 namespace tessera::engine {
@@ -20,7 +20,7 @@ struct CompileOptions {
 };
 
 // The passes as the caller wants them.
-passes::PipelineOptions pipeline_of(const tessera::CompileOptions& options);
+Result<passes::PipelineOptions> pipeline_of(const tessera::CompileOptions& options);
 
 // A graph on its way to a plan, with what can be told of it.
 struct Compilation {

@@ -4,7 +4,6 @@
 
 #include "base/result.h"
 #include "ir/core_ops.h"
-#include "kernels/dispatch.h"
 #include "ops/tile.h"
 #include "plan/instantiate.h"
 
@@ -141,8 +140,7 @@ Result<PlanFigures> figures_of(const Compilation& made) {
   }
   const Known main(plan.main());
   if (!main.sizes.complete()) return figures;
-  TESSERA_ASSIGN(const kernels::KernelSet* set, kernels::chosen_set());
-  TESSERA_ASSIGN(const plan::Prepared prepared, plan::prepare(std::make_shared<const plan::Plan>(plan), *set));
+  const plan::Prepared prepared = plan::outline(std::make_shared<const plan::Plan>(plan));
   TESSERA_ASSIGN(const plan::Instance instance,
                  plan::instantiate(prepared, 0, plan::Bindings(plan.main().symbols.size()), main.sizes));
   figures.live_set_bound_bytes = static_cast<int64_t>(instance.live_set_bound_bytes);

@@ -31,6 +31,7 @@ struct Session::Impl {
 
   Model model;
   SessionOptions options;
+  passes::PipelineOptions pipeline;           // of options.compile
   std::shared_ptr<ThreadPool> pool;           // null on the interpreter
   std::shared_ptr<const Executable> general;  // null when the model's form depends on values of its inputs
 
@@ -43,9 +44,9 @@ struct Session::Impl {
 
   engine::CompileOptions compile_options() const {
     return {
-        .pool = pool,
-        .pipeline = engine::pipeline_of(options.compile),
-        .release_source = [source = model.impl()](const void* data, size_t bytes) { source->release(data, bytes); }};
+        .pool = pool, .pipeline = pipeline, .release_source = [source = model.impl()](const void* data, size_t bytes) {
+          source->release(data, bytes);
+        }};
   }
 
   Result<std::shared_ptr<const Executable>> make(ir::Graph graph) const {
@@ -162,6 +163,7 @@ Session::~Session() = default;
 
 Result<Session> Session::create(const Model& model, SessionOptions options) {
   auto impl = std::make_unique<Impl>(model, options);
+  TESSERA_ASSIGN(impl->pipeline, engine::pipeline_of(options.compile));
   if (!options.reference)
     impl->pool = std::make_shared<ThreadPool>(options.threads > 0 ? options.threads : usable_cores());
   TESSERA_TRY(impl->make_general());

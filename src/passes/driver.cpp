@@ -8,6 +8,7 @@
 #include "ir/verifier.h"
 #include "passes/pipeline.h"
 #include "passes/rules.h"
+#include "passes/user_rules.h"
 
 namespace tessera::passes {
 namespace {
@@ -66,7 +67,7 @@ class Driver {
       left_ -= static_cast<int64_t>(edits->size());
       const ir::Edit last = edits->back();
       for (ir::Edit& edit : *edits) {
-        ++report.rules[std::string(edit.rule)];
+        ++report.rules[edit.rule];
         report.journal.push_back(std::move(edit));
       }
       if (sweep == kMaxSweeps)
@@ -94,8 +95,9 @@ Result<PassReport> run_pipeline(ir::Graph& graph, const PipelineOptions& options
   auto known = [](std::string_view name) {
     return std::any_of(pipeline().begin(), pipeline().end(), [&](const Pass& pass) { return pass.name == name; });
   };
-  auto known_rule = [](std::string_view name) {
-    return std::any_of(rules().begin(), rules().end(), [&](const Rule& rule) { return rule.name == name; });
+  auto known_rule = [&](std::string_view name) {
+    return std::any_of(rules().begin(), rules().end(), [&](const Rule& rule) { return rule.name == name; }) ||
+           (options.own_rules != nullptr && options.own_rules->has(name));
   };
   for (const std::string& name : options.disable)
     if (!known(name) && !known_rule(name)) return fail(Code::usage, "there is no pass or rule '{}' to disable", name);

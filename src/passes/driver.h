@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,9 +11,13 @@
 
 namespace tessera::passes {
 
+class UserRules;  // passes/user_rules.h
+
 struct PipelineOptions {
-  int level = 2;                             // -O0 to -O3
-  bool strict = false;                       // only rewrites that keep every bit
+  int level = 2;             // -O0 to -O3
+  bool strict = false;       // only rewrites that keep every bit
+  bool approximate = false;  // also rules of the class `approx`
+  std::shared_ptr<const UserRules> own_rules = {};
   int64_t stop_after = -1;                   // accepted rewrites; negative: no limit
   int64_t fold_elements = int64_t{1} << 20;  // the most elements of operands and results of one folded node
   // The composites worth having, those with a kernel; all when empty.
@@ -35,7 +40,7 @@ struct PassStage {
 
 // A formula that was found, and why it stayed as it was.
 struct Unfused {
-  std::string_view rule;
+  std::string rule;
   ir::LocId place = 0;  // of the nodes that it would have covered
   std::string why;
 };

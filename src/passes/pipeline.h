@@ -31,9 +31,11 @@ Result<std::vector<ir::Edit>> fold_constants(ir::Graph& graph, const PassContext
 Result<std::vector<ir::Edit>> remove_identities(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> merge_equal(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> remove_dead(ir::Graph& graph, const PassContext& context);
+Result<std::vector<ir::Edit>> fold_channel_scales(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> lift_rows(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> form_regions(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> merge_siblings(ir::Graph& graph, const PassContext& context);
+Result<std::vector<ir::Edit>> apply_own_rules(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> fuse(ir::Graph& graph, const PassContext& context);
 
 }  // namespace tessera::passes

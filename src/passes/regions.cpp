@@ -58,6 +58,12 @@ class Regions {
  private:
   bool is_f32(ValueId v) const { return graph_.type(v)->ranked && graph_.type(v)->dtype == DType::f32; }
 
+  bool is_constant(ValueId v) const {
+    const NodeId def = graph_.value(v).def;
+    if (def != kNoNode && graph_.node(def).op == &ir::core::view) v = graph_.operands(def)[0];
+    return constant_at(graph_, v) != nullptr;
+  }
+
   // The value behind all the nodes that follow `from` alone, one after the other.
   ValueId grow(TileDraft& draft, ValueId from) {
     for (;;) {
@@ -83,7 +89,7 @@ class Regions {
         const ValueId row = graph_.operands(n)[i];
         if (row == kNoValue) continue;
         // Constants cannot depend on what the region gives.
-        fits = constant_behind(graph_, row) != nullptr && draft.takes(row);
+        fits = is_constant(row) && draft.takes(row);
         int64_t& at = i == 1 ? norm.gain : norm.shift;
         if (fits) at = draft.input(row);
         fits = fits && at >= 0;

@@ -271,8 +271,6 @@ int average_pool(const Args& args) noexcept {
   return kDone;
 }
 
-}  // namespace
-
 // The first operands and attributes are those of conv, on whose result the program runs where it lies.
 int fused_conv(const Args& args) noexcept {
   Args alone = args;
@@ -286,6 +284,8 @@ int fused_conv(const Args& args) noexcept {
            args.parallel);
   return kDone;
 }
+
+}  // namespace
 
 TESSERA_FAMILY(window, {"conv_f32", conv, conv_scratch}, {"fused_conv_f32", fused_conv, conv_scratch},
                {"max_pool_f32", max_pool, nullptr}, {"average_pool_f32", average_pool, nullptr})
