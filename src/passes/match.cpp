@@ -32,14 +32,14 @@ bool same_attrs(const ir::Attrs& a, const ir::Attrs& b, double tolerance) {
   return true;
 }
 
-// The permutation that a view is: result axis i is base axis p[i]; nothing when it is none.
-std::optional<std::vector<int>> permutation_of(const ir::View& view) {
+// The permutation that a view of a base of this shape is: result axis i is base axis p[i]; nothing when it is none.
+std::optional<std::vector<int>> permutation_of(const ir::View& view, const Shape& shape) {
   std::vector<int> permutation;
   std::vector<bool> seen(view.offsets.size(), false);
   for (const auto& axis : view.axes) {
     if (axis.size() != 1 || axis[0].axis < 0 || axis[0].tied || !axis[0].stride.is(1)) return std::nullopt;
     const auto base = static_cast<size_t>(axis[0].axis);
-    if (seen[base] || !view.offsets[base].is(0)) return std::nullopt;
+    if (seen[base] || !view.offsets[base].is(0) || !(axis[0].size == shape[base])) return std::nullopt;
     seen[base] = true;
     permutation.push_back(axis[0].axis);
   }
@@ -136,7 +136,7 @@ class Matcher {
   bool match_view(int variable, const Term& pattern, TermId s, const Next& next) {
     const auto& view = std::get<ir::View>(pattern.attrs->values[0]);
     const TermId bound = found_.variables[static_cast<size_t>(variable)];
-    if (const auto permutation = permutation_of(view)) {
+    if (const auto permutation = permutation_of(view, p_.shape(pattern_.value_of(variable)))) {
       const std::optional<Shape> shape = shape_of(s);
       if (!shape || shape->size() != permutation->size()) return false;
       std::vector<int> inverse(permutation->size());
@@ -220,7 +220,7 @@ class Matcher {
   bool holds_part(TermId t) const {
     const Term& term = p_[t];
     if (term.kind == Kind::apply && term.op == &ir::core::view && pattern_.variable(term.args[0]) >= 0)
-      return !permutation_of(std::get<ir::View>(term.attrs->values[0]));
+      return !permutation_of(std::get<ir::View>(term.attrs->values[0]), p_.shape(p_[term.args[0]].leaf));
     return std::any_of(term.args.begin(), term.args.end(),
                        [&](TermId arg) { return arg != ir::kNoTerm && holds_part(arg); });
   }
