@@ -51,12 +51,12 @@ class Driver {
     if (options.stop_after >= 0) left_ = options.stop_after;
   }
 
-  Status run(const Pass& pass, ir::Graph& graph) {
+  Status run(const Pass& pass, ir::Graph& graph, bool inner = false) {
     for (ir::NodeId n = 0; n < graph.node_count(); ++n)
-      for (ir::Graph& nested : graph.mutable_regions(n)) TESSERA_TRY(run(pass, nested));
+      for (ir::Graph& nested : graph.mutable_regions(n)) TESSERA_TRY(run(pass, nested, true));
     for (int sweep = 0; left_ > 0; ++sweep) {
       std::vector<Unfused> unfused;
-      Result<std::vector<ir::Edit>> edits = pass.run(graph, PassContext{options_, left_, &unfused});
+      Result<std::vector<ir::Edit>> edits = pass.run(graph, PassContext{options_, left_, inner, &unfused});
       if (!edits) return tl::unexpected<Error>(std::move(edits.error()).within(fmt::format("in pass '{}'", pass.name)));
       if (Status valid = check(graph); !valid)
         return tl::unexpected<Error>(std::move(valid.error()).within(fmt::format("after pass '{}'", pass.name)));

@@ -6,6 +6,9 @@ namespace {
 constexpr Pass kPipeline[] = {
     {"dce", remove_dead, 0, "what no output needs is not worth a look"},
     {"shapes", fold_shapes, 0, "sizes that are known as expressions need no run"},
+    {"unroll", unroll, 1, "lists and loops of known length hide what is computed in them"},
+    {"equal_sizes", equal_sizes, 1, "sizes that a guard says are equal have one name"},
+    {"shapes2", fold_shapes, 1, "what was unrolled knows its shapes"},
     {"fold", fold_constants, 1, "what depends on constants only is computed once, here"},
     {"identity", remove_identities, 1, "nodes that give their operand back hide equal values from each other"},
     {"cse", merge_equal, 1, "the same computation is done once; patterns then see one value"},

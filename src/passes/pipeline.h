@@ -10,6 +10,7 @@ namespace tessera::passes {
 struct PassContext {
   const PipelineOptions& options;
   int64_t limit = INT64_MAX;                // rewrites that are still allowed
+  bool nested = false;                      // the graph stands in another one
   std::vector<Unfused>* unfused = nullptr;  // what a sweep found and left; null when nobody asks
 };
 
@@ -31,6 +32,8 @@ Result<std::vector<ir::Edit>> fold_constants(ir::Graph& graph, const PassContext
 Result<std::vector<ir::Edit>> remove_identities(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> merge_equal(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> remove_dead(ir::Graph& graph, const PassContext& context);
+Result<std::vector<ir::Edit>> unroll(ir::Graph& graph, const PassContext& context);
+Result<std::vector<ir::Edit>> equal_sizes(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> fold_channel_scales(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> lift_rows(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> form_regions(ir::Graph& graph, const PassContext& context);

@@ -176,15 +176,14 @@ std::vector<Rule> make_rules() {
                      "Ba et al. 2016"});
       all.back().approximate = true;
     }
-  all.push_back({"gelu_tanh_of_sigmoid",
-                 &ops::gelu_tanh_op,
-                 [](X x) {
-                   return x * x.builder->add1(ops::sigmoid_op, {1.59576912160573071176 * (x + 0.044715 * x * x * x)});
-                 },
-                 {rows},
-                 {},
-                 2,
-                 "Hendrycks and Gimpel 2016"});
+  all.push_back(
+      {"gelu_tanh_of_sigmoid",
+       &ops::gelu_tanh_op,
+       [](X x) { return x * x.builder->add1(ops::sigmoid_op, {1.59576912160573071176 * (x + 0.044715 * x * x * x)}); },
+       {rows},
+       {},
+       2,
+       "Hendrycks and Gimpel 2016"});
   for (const RuleOperand& g : {row, none})
     all.push_back({"rms_norm",
                    &ops::rms_norm_op,
