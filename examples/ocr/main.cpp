@@ -57,7 +57,7 @@ bool parse(int argc, char** argv, Arguments& arguments) {
 // Nodes of the graph as imported, without optimisation: known after it has read a picture.
 tessera::Result<int64_t> nodes_before(const Arguments& arguments) {
   tessera::SessionOptions options;
-  options.optimisation = 0;
+  options.compile.optimisation = 0;
   const auto reader = ocr::Reader::load(arguments.model, arguments.alphabet, options);
   if (!reader) return tl::unexpected(reader.error());
   const auto picture = ocr::read_png(arguments.pictures.front());

@@ -69,9 +69,20 @@ class Model {
   std::shared_ptr<Impl> impl_;
 };
 
+// How a model's graph becomes a plan.
+struct CompileOptions {
+  int optimisation = 2;              // 0 to 3, as -O of the command
+  bool strict = false;               // only rewrites that keep every bit
+  bool exact_activations = false;    // do not round what quantized and bf16 weights are multiplied by
+  bool approximate = false;          // also rules whose sides are only nearly equal
+  std::string rules;                 // rules of the caller's own, as text: docs/rules.md
+  std::vector<std::string> disable;  // names of passes and rules
+  int64_t stop_after = -1;           // rewrites; negative: no limit
+};
+
 struct SessionOptions {
+  CompileOptions compile;
   int threads = 0;            // 0: as many as the container gives
-  int optimisation = 2;       // 0 to 3, as -O of the command
   bool reference = false;     // run on the reference interpreter: exact and slow
   size_t cached_shapes = 16;  // plans kept for sizes that break an assumption of the general plan
 };

@@ -5,6 +5,7 @@
 #include <CLI/Formatter.hpp>
 #include <charconv>
 
+#include "base/file.h"
 #include "base/result.h"
 #include "tessera/tessera.h"
 
@@ -14,6 +15,7 @@ namespace {
 struct Draft {
   Arguments arguments;
   std::vector<std::string> dims;
+  std::string rules;  // a file
 };
 
 using AddOptions = void (*)(CLI::App&, Draft&);
@@ -32,13 +34,27 @@ void add_model(CLI::App& app, Draft& draft) {
       ->allow_extra_args(false);
 }
 
-void add_running(CLI::App& app, Draft& draft) {
-  SessionOptions& session = draft.arguments.session;
-  app.add_option("-O", session.optimisation,
+void add_compiling(CLI::App& app, Draft& draft) {
+  CompileOptions& options = draft.arguments.session.compile;
+  app.add_option("-O", options.optimisation,
                  "optimisation level: 0 none, 1 clean-up, 2 fusion (default), 3 slow searches")
       ->check(CLI::Range(0, 3))
       ->type_name("0..3");
-  app.add_option("--threads", session.threads, "threads to run on (default: the cores that the container gives)")
+  app.add_flag("--strict", options.strict, "only rewrites that keep every bit");
+  app.add_flag("--approximate", options.approximate, "also rules whose two sides are only nearly equal");
+  app.add_option("--rules", draft.rules, "a file of rewrite rules of your own: docs/rules.md")->type_name("FILE");
+  app.add_option("--disable", options.disable, "a pass or a rule to leave out; may be given more than once")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  app.add_option("--stop-after", options.stop_after, "stop after N rewrites of the graph")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
+}
+
+void add_running(CLI::App& app, Draft& draft) {
+  add_compiling(app, draft);
+  app.add_option("--threads", draft.arguments.session.threads,
+                 "threads to run on (default: the cores that the container gives)")
       ->check(CLI::Range(0, 1024))
       ->type_name("N");
 }
@@ -178,14 +194,23 @@ const CommandSpec kCommands[] = {
      [](CLI::App& app, Draft& draft) {
        add_model(app, draft);
        app.add_flag("--text", draft.arguments.text, "print the graph's text instead");
+       app.add_flag("--plan", draft.arguments.plan, "list the kernels instead, with the nodes that each covers");
+       add_compiling(app, draft);
        add_json(app, draft);
      }},
     {"compile", "Compile a model into an artifact that starts without a compiler",
      "tessera compile model.onnx -o model.tess --dim batch=1..8",
      [](CLI::App& app, Draft& draft) {
        add_model(app, draft);
-       app.add_option("-o,--output", draft.arguments.output, "the artifact to write")->required()->type_name("FILE");
-       add_running(app, draft);
+       app.add_option("-o,--output", draft.arguments.output,
+                      "the artifact to write; only --report and --dump-after do without")
+           ->type_name("FILE");
+       app.add_flag("--report", draft.arguments.report,
+                    "say what each pass did, what it cost, which rules matched, and what was not fused and why");
+       app.add_option("--dump-after", draft.arguments.dump_after,
+                      "print the graph's text after this pass, or after 'all'")
+           ->type_name("PASS");
+       add_compiling(app, draft);
        add_json(app, draft);
      }},
     {"bench", "Measure a model on random inputs", "tessera bench model.onnx --dim batch=1 --dim seq=128 --json",
@@ -306,6 +331,11 @@ Result<std::variant<Arguments, Answer>> parse_arguments(int argc, const char* co
   for (const std::string& text : draft.dims) {
     TESSERA_ASSIGN(DimRange dim, parse_dim(text));
     draft.arguments.dims.push_back(std::move(dim));
+  }
+  if (!draft.rules.empty()) {
+    TESSERA_ASSIGN(const std::shared_ptr<const MappedFile> file, MappedFile::open(draft.rules));
+    const auto bytes = file->bytes();
+    draft.arguments.session.compile.rules.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   }
   return std::move(draft.arguments);
 }

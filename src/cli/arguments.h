@@ -51,6 +51,9 @@ struct Arguments {
   bool text = false;
   LanguageArguments language;
   bool serve = false;
+  bool plan = false;       // inspect
+  bool report = false;     // compile
+  std::string dump_after;  // compile
 };
 
 // What a command line that asks for nothing to be done ends with: help, or the version.

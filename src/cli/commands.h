@@ -10,6 +10,7 @@ namespace tessera::cli {
 
 Result<int> run(const Arguments& arguments);
 Result<int> inspect(const Arguments& arguments);
+Result<int> inspect_plan(const Arguments& arguments, const Model& model);
 Result<int> compile(const Arguments& arguments);
 Result<int> bench(const Arguments& arguments);
 Result<int> bench_language(const Arguments& arguments);  // of bench, for language models

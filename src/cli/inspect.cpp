@@ -112,10 +112,11 @@ void print_findings(const Findings& found) {
 Result<int> inspect(const Arguments& arguments) {
   const Result<Model> model = Model::load(arguments.subject, {arguments.dims});
   Findings found;
-  if (model && arguments.text && model->impl()->plan() != nullptr)
+  if (model && (arguments.text || arguments.plan) && model->impl()->plan() != nullptr)
     return fail(Code::unsupported_feature,
                 "an artifact holds a plan and no graph: inspect the model it "
                 "was compiled from");
+  if (model && arguments.plan) return inspect_plan(arguments, *model);
   if (model) {
     if (model->impl()->plan() != nullptr) {
       found = look_at(*model, nullptr);

@@ -83,7 +83,7 @@ engine::DecoderOptions decoder_options(const Arguments& arguments, const transfo
   const LanguageArguments& l = arguments.language;
   engine::DecoderOptions options;
   options.threads = arguments.session.threads;
-  options.optimisation = arguments.session.optimisation;
+  options.optimisation = arguments.session.compile.optimisation;
   options.sequences = sequences;
   options.chunk = l.chunk;
   options.exact = l.activations == "f32";
@@ -178,7 +178,7 @@ Result<int> embed(const Arguments& arguments) {
   TESSERA_ASSIGN(const transformer::Source source, engine::open_language_model(arguments.subject));
   TESSERA_ASSIGN(const std::unique_ptr<engine::Encoder> encoder,
                  engine::Encoder::make(
-                     source, {.threads = arguments.session.threads, .optimisation = arguments.session.optimisation}));
+                     source, {.threads = arguments.session.threads, .optimisation = arguments.session.compile.optimisation}));
   const bool normalised = l.normalise || (source.normalised && l.pooling.empty());
   Result<Tensor> vectors =
       l.pooling == "pooler" ? encoder->pooled(texts, &stop_requested)

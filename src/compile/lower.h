@@ -9,8 +9,16 @@
 
 namespace tessera::compile {
 
+// What a step was made from.
+struct Origin {
+  const ir::Graph* graph = nullptr;  // the graph that was lowered, or one nested in it
+  ir::NodeId node = ir::kNoNode;
+  ir::LocId place = 0;  // the node's, and those of the views that it reads through
+};
+
 struct Lowered {
   plan::Plan plan;
+  std::vector<std::vector<Origin>> origins;  // by routine, by step
   // For each of plan.host_ops a graph with one node: its inputs are the present operands in order, its outputs the
   // results. It shares the context of the graph that was lowered. Blobs are left empty.
   std::vector<ir::Graph> host_graphs;

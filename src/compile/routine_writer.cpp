@@ -81,6 +81,8 @@ Status RoutineWriter::write() {
   TESSERA_TRY(write_outputs());
   TESSERA_TRY(attach_guards());
   shared_.lowered.plan.routines[index_] = std::move(out_);
+  shared_.lowered.origins.resize(shared_.lowered.plan.routines.size());
+  shared_.lowered.origins[index_] = std::move(origins_);
   return {};
 }
 
@@ -170,6 +172,11 @@ plan::Step& RoutineWriter::add_step(plan::StepKind kind, plan::List operands, st
   step.results = out_.add_list(results);
   step.source = shared_.source(graph_, node);
   out_.steps.push_back(step);
+  std::vector<ir::LocId> places = {graph_.node(node).location};
+  for (ir::ValueId v : graph_.operands(node))
+    if (const auto view = views_.find(v); view != views_.end() && view->second.copied == kNone)
+      places.push_back(graph_.node(view->second.node).location);
+  origins_.push_back({&graph_, node, graph_.context().covering(places)});
   return out_.steps.back();
 }
 

@@ -1,12 +1,14 @@
 #include "engine/compiled.h"
 
+#include <algorithm>
+#include <chrono>
+
 #include "base/result.h"
 #include "compile/decompose.h"
 #include "compile/lower.h"
 #include "engine/check_step.h"
 #include "engine/host.h"
 #include "kernels/dispatch.h"
-#include "passes/driver.h"
 #include "plan/kernel_desc.h"
 #include "plan/pack.h"
 #include "runtime/session.h"
@@ -62,20 +64,8 @@ Result<std::unique_ptr<const Executable>> make(std::shared_ptr<const plan::Plan>
   return std::make_unique<Compiled>(std::move(made), nodes);
 }
 
-// The graph after the passes.
-Result<ir::Graph> optimise(const ir::Graph& graph, const CompileOptions& options) {
-  ir::Graph optimised = graph.clone();
-  passes::PipelineOptions pipeline;
-  pipeline.level = options.optimisation;
-  pipeline.exact_activations = options.exact_activations;
-  pipeline.targets = [](const ir::OpDef& op) { return !plan::rules_for(op.name).empty(); };
-  TESSERA_TRY(passes::run_pipeline(optimised, pipeline));
-  return optimised;
-}
-
-Result<compile::Lowered> lower(const ir::Graph& optimised) {
-  TESSERA_ASSIGN(const ir::Graph expanded, compile::decompose(optimised));
-  return compile::lower(expanded);
+double ms_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
 
 Status pack(plan::Plan& plan, const CompileOptions& options) {
@@ -89,12 +79,54 @@ Status pack(plan::Plan& plan, const CompileOptions& options) {
 
 }  // namespace
 
+Result<passes::PipelineOptions> pipeline_of(const tessera::CompileOptions& options) {
+  passes::PipelineOptions pipeline;
+  pipeline.level = options.optimisation;
+  pipeline.strict = options.strict;
+  pipeline.approximate = options.approximate;
+  pipeline.exact_activations = options.exact_activations;
+  if (!options.rules.empty()) {
+    TESSERA_ASSIGN(pipeline.own_rules, passes::parse_rules(options.rules));
+  }
+  pipeline.disable = options.disable;
+  pipeline.stop_after = options.stop_after;
+  return pipeline;
+}
+
+Result<Compilation> compile_steps(const ir::Graph& graph, const CompileOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  ir::Graph optimised = graph.clone();
+  passes::PipelineOptions pipeline = options.pipeline;
+  pipeline.targets = [](const ir::OpDef& op) { return !plan::rules_for(op.name).empty(); };
+  pipeline.strided = [](const ir::OpDef& op, size_t operand) {
+    const auto rules = plan::rules_for(op.name);
+    return !rules.empty() && std::all_of(rules.begin(), rules.end(), [&](const plan::KernelRule& rule) {
+      const plan::OperandRule* taken = rule.operand(operand);
+      return taken != nullptr && taken->layout == plan::Layout::strided;
+    });
+  };
+  Compilation made;
+  TESSERA_ASSIGN(made.report, passes::run_pipeline(optimised, pipeline));
+  made.nodes = count_nodes(optimised);
+  made.optimise_ms = ms_since(begin);
+  const auto planning = std::chrono::steady_clock::now();
+  TESSERA_ASSIGN(ir::Graph expanded, compile::decompose(optimised));
+  made.expanded = std::make_unique<ir::Graph>(std::move(expanded));
+  TESSERA_ASSIGN(made.lowered, compile::lower(*made.expanded));
+  made.plan_ms = ms_since(planning);
+  return made;
+}
+
+Status finish(Compilation& made, const CompileOptions& options) {
+  TESSERA_TRY(pack(made.lowered.plan, options));
+  embed_host_graphs(made.lowered.host_graphs, made.lowered.plan);
+  return {};
+}
+
 Result<plan::Plan> compile_plan(const ir::Graph& graph, const CompileOptions& options) {
-  TESSERA_ASSIGN(const ir::Graph optimised, optimise(graph, options));
-  TESSERA_ASSIGN(compile::Lowered lowered, lower(optimised));
-  TESSERA_TRY(pack(lowered.plan, options));
-  embed_host_graphs(lowered.host_graphs, lowered.plan);
-  return std::move(lowered.plan);
+  TESSERA_ASSIGN(Compilation made, compile_steps(graph, options));
+  TESSERA_TRY(finish(made, options));
+  return std::move(made.lowered.plan);
 }
 
 Result<std::unique_ptr<const Executable>> run_plan(std::shared_ptr<const plan::Plan> plan,
@@ -103,15 +135,14 @@ Result<std::unique_ptr<const Executable>> run_plan(std::shared_ptr<const plan::P
 }
 
 Result<std::unique_ptr<const Executable>> compile(const ir::Graph& graph, const CompileOptions& options) {
-  TESSERA_ASSIGN(const ir::Graph optimised, optimise(graph, options));
-  TESSERA_ASSIGN(compile::Lowered lowered, lower(optimised));
-  TESSERA_TRY(pack(lowered.plan, options));
-  auto plan = std::make_shared<const plan::Plan>(std::move(lowered.plan));
-  auto graphs = std::make_shared<std::vector<ir::Graph>>(std::move(lowered.host_graphs));
+  TESSERA_ASSIGN(Compilation made, compile_steps(graph, options));
+  TESSERA_TRY(pack(made.lowered.plan, options));
+  auto plan = std::make_shared<const plan::Plan>(std::move(made.lowered.plan));
+  auto graphs = std::make_shared<std::vector<ir::Graph>>(std::move(made.lowered.host_graphs));
   const auto host = [plan, graphs](const plan::HostOp& op) -> Result<std::unique_ptr<runtime::HostFunction>> {
     return host_function(std::move((*graphs)[static_cast<size_t>(&op - plan->host_ops.data())]));
   };
-  return make(plan, options, host, count_nodes(optimised));
+  return make(plan, options, host, made.nodes);
 }
 
 }  // namespace tessera::engine

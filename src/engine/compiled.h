@@ -5,18 +5,35 @@
 #include <memory>
 
 #include "base/thread_pool.h"
+#include "compile/lower.h"
 #include "engine/executable.h"
+#include "passes/user_rules.h"
 #include "plan/plan.h"
 
 namespace tessera::engine {
 
 struct CompileOptions {
   std::shared_ptr<ThreadPool> pool = {};  // of all executables of one session
-  int optimisation = 2;
-  bool exact_activations = false;  // as the pipeline's
+  passes::PipelineOptions pipeline = {};  // its targets are set by what kernels there are
   // Told of source memory that will be read no more.
   std::function<void(const void* data, size_t bytes)> release_source = {};
 };
+
+// The passes as the caller wants them.
+Result<passes::PipelineOptions> pipeline_of(const tessera::CompileOptions& options);
+
+// A graph on its way to a plan, with what can be told of it.
+struct Compilation {
+  passes::PassReport report;
+  int64_t nodes = 0;                    // after the passes
+  std::unique_ptr<ir::Graph> expanded;  // composites without a kernel taken apart: `lowered.origins` point into it
+  compile::Lowered lowered;
+  double optimise_ms = 0, plan_ms = 0;
+};
+Result<Compilation> compile_steps(const ir::Graph& graph, const CompileOptions& options);
+// Packs the plan's constants for the instruction set and writes operators without a kernel into it, so that it stands
+// for itself.
+Status finish(Compilation& made, const CompileOptions& options);
 
 // The graph as a plan that stands for itself, as artifacts hold it.
 Result<plan::Plan> compile_plan(const ir::Graph& graph, const CompileOptions& options);

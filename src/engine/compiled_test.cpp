@@ -233,7 +233,7 @@ TEST_F(CompiledGraph, WeightsArePackedOnceAndTheirSourceIsReleased) {
            b.add1(ops::linear_op, {b.add1(ops::neg_op, {x}), transposed})});
   std::vector<const void*> released;
   CompileOptions options;
-  options.optimisation = 0;  // views of constants stay views
+  options.pipeline.level = 0;  // views of constants stay views
   options.release_source = [&](const void* data, size_t) { released.push_back(data); };
   auto plan = compile_plan(graph, options);
   ASSERT_TRUE(plan.has_value()) << plan.error().to_string();

@@ -50,8 +50,9 @@ double flops_of(const ir::Graph& graph, ir::NodeId id, Measure& measure) {
   const auto operands = graph.operands(id);
   const ir::ValueId result = graph.result(id, 0);
   if (op == &ops::dot_op || op == &ops::linear_op) return 2 * measure.count(result) * measure.size(operands[0], -1);
+  if (op == &ops::fused_linear_op) return 2 * measure.count(operands[0]) * measure.size(operands[1], 0);
   // Each output takes all weights of its channel: w [M, J, *K].
-  if (op == &ops::conv_op)
+  if (op == &ops::conv_op || op == &ops::fused_conv_op)
     return 2 * measure.count(result) * measure.count(operands[1]) / std::max(1.0, measure.size(operands[1], 0));
   // q [B, H, T, D] with k [B, G, S, D] and v [B, G, S, E]: scores, then their sums.
   if (op == &ops::attention_op) {

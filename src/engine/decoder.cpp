@@ -81,8 +81,8 @@ Result<std::unique_ptr<Decoder>> Decoder::make(const transformer::Source& source
   decoder->pool_ = std::make_unique<runtime::PagePool>(pages, kPageRows);
   CompileOptions compile_options;
   compile_options.pool = std::make_shared<ThreadPool>(options.threads > 0 ? options.threads : usable_cores());
-  compile_options.optimisation = options.optimisation;
-  compile_options.exact_activations = options.exact;
+  compile_options.pipeline.level = options.optimisation;
+  compile_options.pipeline.exact_activations = options.exact;
   TESSERA_ASSIGN(decoder->executable_, compile(graph, compile_options));
   return decoder;
 }

@@ -52,8 +52,8 @@ Result<std::unique_ptr<Encoder>> Encoder::make(const transformer::Source& source
   TESSERA_ASSIGN(const ir::Graph graph, transformer::build(source.config, *source.weights, {}));
   CompileOptions how;
   how.pool = std::make_shared<ThreadPool>(options.threads > 0 ? options.threads : usable_cores());
-  how.optimisation = options.optimisation;
-  how.exact_activations = options.exact;
+  how.pipeline.level = options.optimisation;
+  how.pipeline.exact_activations = options.exact;
   TESSERA_ASSIGN(encoder->executable_, compile(graph, how));
   return encoder;
 }

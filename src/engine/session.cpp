@@ -32,6 +32,7 @@ struct Session::Impl {
 
   Model model;
   SessionOptions options;
+  passes::PipelineOptions pipeline;           // of options.compile
   std::shared_ptr<ThreadPool> pool;           // null on the interpreter
   std::shared_ptr<const Executable> general;  // null when the model's form depends on values of its inputs
 
@@ -44,9 +45,9 @@ struct Session::Impl {
 
   engine::CompileOptions compile_options() const {
     return {
-        .pool = pool,
-        .optimisation = options.optimisation,
-        .release_source = [source = model.impl()](const void* data, size_t bytes) { source->release(data, bytes); }};
+        .pool = pool, .pipeline = pipeline, .release_source = [source = model.impl()](const void* data, size_t bytes) {
+          source->release(data, bytes);
+        }};
   }
 
   Result<std::shared_ptr<const Executable>> make(ir::Graph graph) const {
@@ -163,6 +164,7 @@ Session::~Session() = default;
 
 Result<Session> Session::create(const Model& model, SessionOptions options) {
   auto impl = std::make_unique<Impl>(model, options);
+  TESSERA_ASSIGN(impl->pipeline, engine::pipeline_of(options.compile));
   if (!options.reference)
     impl->pool = std::make_shared<ThreadPool>(options.threads > 0 ? options.threads : usable_cores());
   TESSERA_TRY(catching_exhaustion([&] { return impl->make_general(); }));

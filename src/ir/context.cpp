@@ -65,6 +65,7 @@ struct Context::Interner {
 Context::Context() : interner_(std::make_unique<Interner>()) {
   name("");
   locations_.push_back({});
+  also_.emplace_back();
 }
 Context::~Context() = default;
 
@@ -83,6 +84,30 @@ NameId Context::name(std::string_view text) {
 LocId Context::location(Location location) {
   locations_.push_back(location);
   return static_cast<LocId>(locations_.size() - 1);
+}
+
+LocId Context::covering(std::span<const LocId> places) {
+  if (places.size() == 1) return places[0];
+  std::vector<LocId> all;
+  for (LocId place : places)
+    for (LocId one : covered(place)) all.push_back(one);
+  if (all.empty()) return 0;
+  std::unordered_set<LocId> seen = {all[0]};
+  std::vector<LocId> others;
+  for (LocId one : all)
+    if (seen.insert(one).second) others.push_back(one);
+  if (others.empty()) return all[0];
+  Location made = locations_[all[0]];
+  made.also = static_cast<uint32_t>(also_.size());
+  others.insert(others.begin(), all[0]);
+  also_.push_back(std::move(others));
+  return location(made);
+}
+
+std::vector<LocId> Context::covered(LocId id) const {
+  if (id == 0) return {};
+  const uint32_t also = locations_[id].also;
+  return also == 0 ? std::vector<LocId>{id} : also_[also];
 }
 
 uint32_t Context::constant(Tensor tensor) {

@@ -31,6 +31,7 @@ struct Location {
   NameId node = 0;     // the node's name in the model, or its first output's where it has none
   NameId op_type = 0;  // the model's word for the operator: "Gemm"
   uint32_t index = 0;  // its position in the model's node list
+  uint32_t also = 0;   // the other nodes whose work it does, see Context::covering; 0: none
   bool operator==(const Location&) const = default;
 };
 
@@ -56,6 +57,10 @@ class Context {
   std::string_view text(NameId id) const { return names_[id]; }
   LocId location(Location location);
   const Location& location(LocId id) const { return locations_[id]; }
+  // The place of a node that does the work of the nodes from all these places: the first one's, the others remembered.
+  LocId covering(std::span<const LocId> places);
+  // The places that one made by covering() stands for, each once, its own first; nowhere is left out.
+  std::vector<LocId> covered(LocId id) const;
 
   // Constants keep their tensor as it came (mapped or owned) and are read only when something needs their elements.
   uint32_t constant(Tensor tensor);
@@ -68,6 +73,7 @@ class Context {
   std::unique_ptr<Interner> interner_;
   std::deque<std::string> names_;
   std::vector<Location> locations_;
+  std::vector<std::vector<LocId>> also_;  // by Location::also
   std::deque<Tensor> constants_;
 };
 

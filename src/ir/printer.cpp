@@ -313,8 +313,10 @@ class Printer {
   }
 
   void print_location(LocId id) {
-    if (!options_.locations || id == 0) return;
-    const Location& location = graph_.context().location(id);
+    if (!options_.locations) return;
+    for (LocId one : graph_.context().covered(id)) print_place(graph_.context().location(one));
+  }
+  void print_place(const Location& location) {
     if (location == Location()) return;
     out_ += " @";
     if (location.node != 0 || location.op_type != 0) {

@@ -13,7 +13,7 @@ bool provably_equal(const Context& context, TypeRef a, TypeRef b);
 
 // One accepted replacement, for reports and for bisecting.
 struct Edit {
-  std::string_view rule;  // lives as long as the process: rules are tables
+  std::string rule;
   NodeId node = kNoNode;  // the node whose result was replaced
   std::string place;      // its description, which outlives the ids
 };

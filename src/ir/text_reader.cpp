@@ -134,7 +134,15 @@ Result<TypeRef> TextReader::type_at(int depth) {
 }
 
 Result<LocId> TextReader::location() {
-  if (!lexer.accept("@")) return LocId{0};
+  std::vector<LocId> places;
+  while (lexer.accept("@")) {
+    TESSERA_ASSIGN(const LocId place, this->place());
+    places.push_back(place);
+  }
+  return context.covering(places);
+}
+
+Result<LocId> TextReader::place() {
   Location made;
   if (lexer.peek().kind == TokenKind::string) {
     TESSERA_ASSIGN(std::string text, string());

@@ -49,6 +49,8 @@ class TextReader {
   Result<TypeRef> type();
   // Where a node comes from; nowhere when no "@" follows.
   Result<LocId> location();
+  // One place, behind its "@".
+  Result<LocId> place();
 
  private:
   Result<Shape> sizes_behind_bracket();

@@ -150,7 +150,7 @@ TEST(Driver, CountsAndReports) {
   EXPECT_EQ(report->rules.at("constant"), 1);
   EXPECT_EQ(report->rules.at("times_one"), 1);
   EXPECT_EQ(report->rules.at("cse"), 1);
-  EXPECT_EQ(report->stages.size(), 5u);  // those of -O1
+  EXPECT_EQ(report->stages.size(), 9u);  // those of -O1
   EXPECT_FALSE(report->stopped);
 }
 

@@ -95,6 +95,10 @@ Result<std::vector<ir::Edit>> merge_equal(ir::Graph& graph, const PassContext& c
     if (!node.op->pure || node.n_regions > 0) continue;
     const ir::NodeId earlier = table.find(n);
     if (earlier == n) continue;
+    if (node.op != &ir::core::constant) {
+      const ir::LocId places[] = {graph.node(earlier).location, node.location};
+      graph.set_location(earlier, graph.context().covering(places));
+    }
     for (int i = 0; i < node.n_results; ++i) rewrite.replace(graph.result(n, i), graph.result(earlier, i), "cse");
   }
   if (rewrite.journal().empty()) return std::vector<ir::Edit>();

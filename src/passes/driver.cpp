@@ -8,6 +8,7 @@
 #include "ir/verifier.h"
 #include "passes/pipeline.h"
 #include "passes/rules.h"
+#include "passes/user_rules.h"
 
 namespace tessera::passes {
 namespace {
@@ -50,19 +51,23 @@ class Driver {
     if (options.stop_after >= 0) left_ = options.stop_after;
   }
 
-  Status run(const Pass& pass, ir::Graph& graph) {
+  Status run(const Pass& pass, ir::Graph& graph, bool inner = false) {
     for (ir::NodeId n = 0; n < graph.node_count(); ++n)
-      for (ir::Graph& nested : graph.mutable_regions(n)) TESSERA_TRY(run(pass, nested));
+      for (ir::Graph& nested : graph.mutable_regions(n)) TESSERA_TRY(run(pass, nested, true));
     for (int sweep = 0; left_ > 0; ++sweep) {
-      Result<std::vector<ir::Edit>> edits = pass.run(graph, PassContext{options_, left_});
+      std::vector<Unfused> unfused;
+      Result<std::vector<ir::Edit>> edits = pass.run(graph, PassContext{options_, left_, inner, &unfused});
       if (!edits) return tl::unexpected<Error>(std::move(edits.error()).within(fmt::format("in pass '{}'", pass.name)));
       if (Status valid = check(graph); !valid)
         return tl::unexpected<Error>(std::move(valid.error()).within(fmt::format("after pass '{}'", pass.name)));
-      if (edits->empty()) return {};
+      if (edits->empty()) {
+        std::move(unfused.begin(), unfused.end(), std::back_inserter(report.unfused));
+        return {};
+      }
       left_ -= static_cast<int64_t>(edits->size());
       const ir::Edit last = edits->back();
       for (ir::Edit& edit : *edits) {
-        ++report.rules[std::string(edit.rule)];
+        ++report.rules[edit.rule];
         report.journal.push_back(std::move(edit));
       }
       if (sweep == kMaxSweeps)
@@ -90,8 +95,9 @@ Result<PassReport> run_pipeline(ir::Graph& graph, const PipelineOptions& options
   auto known = [](std::string_view name) {
     return std::any_of(pipeline().begin(), pipeline().end(), [&](const Pass& pass) { return pass.name == name; });
   };
-  auto known_rule = [](std::string_view name) {
-    return std::any_of(rules().begin(), rules().end(), [&](const Rule& rule) { return rule.name == name; });
+  auto known_rule = [&](std::string_view name) {
+    return std::any_of(rules().begin(), rules().end(), [&](const Rule& rule) { return rule.name == name; }) ||
+           (options.own_rules != nullptr && options.own_rules->has(name));
   };
   for (const std::string& name : options.disable)
     if (!known(name) && !known_rule(name)) return fail(Code::usage, "there is no pass or rule '{}' to disable", name);

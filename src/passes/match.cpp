@@ -15,33 +15,31 @@ using Kind = Term::Kind;
 using Next = std::function<bool()>;
 using Factor = Terms::Factor;
 
-// Exports write constants with seven digits.
-constexpr double kTolerance = 2e-6;
 // A search this long has found nothing that a person would call the same formula.
 constexpr int kMaxSteps = 4000;
 
-bool close(double a, double b) {
-  return a == b || std::fabs(a - b) <= kTolerance * std::max(std::fabs(a), std::fabs(b));
+bool close(double a, double b, double tolerance) {
+  return a == b || std::fabs(a - b) <= tolerance * std::max(std::fabs(a), std::fabs(b));
 }
 
-bool same_attrs(const ir::Attrs& a, const ir::Attrs& b) {
+bool same_attrs(const ir::Attrs& a, const ir::Attrs& b, double tolerance) {
   if (a.values.size() != b.values.size()) return false;
   for (size_t i = 0; i < a.values.size(); ++i) {
     const double* x = std::get_if<double>(&a.values[i]);
     const double* y = std::get_if<double>(&b.values[i]);
-    if (x && y ? !close(*x, *y) : a.values[i] != b.values[i]) return false;
+    if (x && y ? !close(*x, *y, tolerance) : a.values[i] != b.values[i]) return false;
   }
   return true;
 }
 
-// The permutation that a view is: result axis i is base axis p[i]; nothing when it is none.
-std::optional<std::vector<int>> permutation_of(const ir::View& view) {
+// The permutation that a view of a base of this shape is: result axis i is base axis p[i]; nothing when it is none.
+std::optional<std::vector<int>> permutation_of(const ir::View& view, const Shape& shape) {
   std::vector<int> permutation;
   std::vector<bool> seen(view.offsets.size(), false);
   for (const auto& axis : view.axes) {
     if (axis.size() != 1 || axis[0].axis < 0 || axis[0].tied || !axis[0].stride.is(1)) return std::nullopt;
     const auto base = static_cast<size_t>(axis[0].axis);
-    if (seen[base] || !view.offsets[base].is(0)) return std::nullopt;
+    if (seen[base] || !view.offsets[base].is(0) || !(axis[0].size == shape[base])) return std::nullopt;
     seen[base] = true;
     permutation.push_back(axis[0].axis);
   }
@@ -78,7 +76,7 @@ class Matcher {
       case Kind::apply:
         return match_apply(pattern, s, next);
       case Kind::mean:
-        return s_[s].kind == Kind::mean && same_attrs(*pattern.attrs, *s_[s].attrs) &&
+        return s_[s].kind == Kind::mean && same_attrs(*pattern.attrs, *s_[s].attrs, pattern_.tolerance()) &&
                match(pattern.args[0], s_[s].args[0], false, next);
       case Kind::sum: {
         if (s_[s].kind != Kind::sum) return false;
@@ -108,13 +106,13 @@ class Matcher {
     for (size_t i = 0; i < pattern_.holes().size(); ++i) {
       if (std::fabs(wanted - pattern_.holes()[i].stand_in) > 1e-9) continue;
       std::optional<double>& hole = found_.holes[i];
-      if (hole) return close(*hole, given) && next();
+      if (hole) return close(*hole, given, pattern_.tolerance()) && next();
       hole = given;
       if (next()) return true;
       found_.holes[i].reset();
       return false;
     }
-    return close(wanted, given) && next();
+    return close(wanted, given, pattern_.tolerance()) && next();
   }
   bool is_hole(double wanted) const {
     return std::any_of(pattern_.holes().begin(), pattern_.holes().end(),
@@ -122,23 +120,59 @@ class Matcher {
   }
 
   bool match_apply(const Term& pattern, TermId s, const Next& next) {
-    // A permuted variable: whatever stands there is the variable, permuted back.
-    if (pattern.op == &ir::core::view && pattern_.variable(pattern.args[0]) >= 0)
-      if (auto permutation = permutation_of(std::get<ir::View>(pattern.attrs->values[0]))) {
-        const std::optional<Shape> shape = shape_of(s);
-        if (!shape || shape->size() != permutation->size()) return false;
-        std::vector<int> inverse(permutation->size());
-        for (size_t i = 0; i < inverse.size(); ++i)
-          inverse[static_cast<size_t>((*permutation)[i])] = static_cast<int>(i);
-        return match(pattern.args[0], s_.view(s, ir::transpose_view(*shape, inverse)), false, next);
-      }
+    if (pattern.op == &ir::core::view)
+      if (const int variable = pattern_.variable(pattern.args[0]); variable >= 0)
+        return match_view(variable, pattern, s, next);
     const Term subject = s_[s];
     if (subject.kind != Kind::apply || subject.op != pattern.op || subject.args.size() != pattern.args.size() ||
-        !same_attrs(*pattern.attrs, *subject.attrs))
+        !same_attrs(*pattern.attrs, *subject.attrs, pattern_.tolerance()))
       return false;
     if (match_args(pattern, subject.args, 0, next)) return true;
     if (!pattern.op->commutative || subject.args.size() != 2) return false;
     return match_args(pattern, {subject.args[1], subject.args[0]}, 0, next);
+  }
+
+  // A view of a variable: what is bound has this view, or whatever stands there is the variable, taken back.
+  bool match_view(int variable, const Term& pattern, TermId s, const Next& next) {
+    const auto& view = std::get<ir::View>(pattern.attrs->values[0]);
+    const TermId bound = found_.variables[static_cast<size_t>(variable)];
+    if (const auto permutation = permutation_of(view, p_.shape(pattern_.value_of(variable)))) {
+      const std::optional<Shape> shape = shape_of(s);
+      if (!shape || shape->size() != permutation->size()) return false;
+      std::vector<int> inverse(permutation->size());
+      for (size_t i = 0; i < inverse.size(); ++i) inverse[static_cast<size_t>((*permutation)[i])] = static_cast<int>(i);
+      return match(pattern.args[0], s_.view(s, ir::transpose_view(*shape, inverse)), false, next);
+    }
+    if (bound != ir::kNoTerm) return s_.view(bound, view) == s && next();
+    const TermId whole = widened(p_.shape(pattern_.value_of(variable)), view, s);
+    return whole != ir::kNoTerm && match(pattern.args[0], whole, false, next);
+  }
+
+  // What `s` is every n-th element of, from the first, along the last axis; kNoTerm when that cannot be told. What
+  // lies between is looked at when the variable is met again.
+  TermId widened(const Shape& whole, const ir::View& view, TermId s) {
+    const Term& term = s_[s];
+    if (whole.empty() || view.axes.size() != whole.size() || term.kind != Kind::apply || term.op != &ir::core::view)
+      return ir::kNoTerm;
+    const int last = static_cast<int>(whole.size()) - 1;
+    for (int a = 0; a <= last; ++a) {
+      const auto& atoms = view.axes[static_cast<size_t>(a)];
+      if (!view.offsets[static_cast<size_t>(a)].is(0)) return ir::kNoTerm;
+      if (whole[static_cast<size_t>(a)].is(1) && atoms.empty()) continue;
+      if (atoms.size() != 1 || atoms[0].axis != a || (a < last && !(atoms[0].size == whole[static_cast<size_t>(a)])))
+        return ir::kNoTerm;
+    }
+    ir::View found = std::get<ir::View>(term.attrs->values[0]);
+    if (found.axes.size() != whole.size() || found.axes.back().size() != 1) return ir::kNoTerm;
+    ir::ViewAtom& atom = found.axes.back()[0];
+    const Dim step = view.axes.back()[0].stride;
+    if (atom.axis < 0 || !(atom.size == view.axes.back()[0].size) || !step.is_const() || !atom.stride.is_const() ||
+        step.value() < 1 || atom.stride.value() % step.value() != 0)
+      return ir::kNoTerm;
+    atom.stride = atom.stride.value() / step.value();
+    atom.size = whole.back();
+    const TermId base = term.args[0];
+    return s_.view(base, std::move(found));
   }
 
   bool match_args(const Term& pattern, const std::vector<TermId>& args, size_t i, const Next& next) {
@@ -176,10 +210,19 @@ class Matcher {
   };
 
   std::vector<Factor> order(std::vector<Factor> wanted) const {
-    std::stable_sort(wanted.begin(), wanted.end(), [&](const Factor& a, const Factor& b) {
-      return (pattern_.variable(a.first) >= 0) < (pattern_.variable(b.first) >= 0);
-    });
+    // What holds a variable whole comes before what holds a part of it, and variables themselves last.
+    const auto rank = [&](TermId t) { return pattern_.variable(t) >= 0 ? 2 : holds_part(t) ? 1 : 0; };
+    std::stable_sort(wanted.begin(), wanted.end(),
+                     [&](const Factor& a, const Factor& b) { return rank(a.first) < rank(b.first); });
     return wanted;
+  }
+  // Whether the pattern's term holds a view of a variable that is no permutation.
+  bool holds_part(TermId t) const {
+    const Term& term = p_[t];
+    if (term.kind == Kind::apply && term.op == &ir::core::view && pattern_.variable(term.args[0]) >= 0)
+      return !permutation_of(std::get<ir::View>(term.attrs->values[0]), p_.shape(p_[term.args[0]].leaf));
+    return std::any_of(term.args.begin(), term.args.end(),
+                       [&](TermId arg) { return arg != ir::kNoTerm && holds_part(arg); });
   }
 
   // Finds a partner among group.given for each of wanted from `i` on.
@@ -226,12 +269,13 @@ class Matcher {
 
 }  // namespace
 
-Pattern::Pattern(ir::Graph graph, std::vector<int> operands, std::vector<Hole> holes, bool pull_scalars)
+Pattern::Pattern(ir::Graph graph, std::vector<int> operands, std::vector<Hole> holes, Options options)
     : graph_(std::move(graph)),
       operands_(std::move(operands)),
       holes_(std::move(holes)),
-      terms_(graph_, pull_scalars),
-      size_(0) {
+      terms_(graph_, options.pull_scalars),
+      size_(0),
+      tolerance_(options.tolerance) {
   for (ir::NodeId n = 0; n < graph_.node_count(); ++n) size_ += graph_.node(n).op != &ir::core::constant;
 }
 

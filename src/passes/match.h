@@ -10,6 +10,9 @@
 
 namespace tessera::passes {
 
+// Exports write constants with seven digits.
+constexpr double kLiteralTolerance = 2e-6;
+
 // A formula over variables, normalised as graphs are.
 class Pattern {
  public:
@@ -19,19 +22,26 @@ class Pattern {
     int attr;
   };
 
+  struct Options {
+    bool pull_scalars = false;             // as in Terms
+    double tolerance = kLiteralTolerance;  // of numbers, relative
+  };
+
   // `graph` has one input a present operand and one output; `operands` says which operand each input is.
-  Pattern(ir::Graph graph, std::vector<int> operands, std::vector<Hole> holes, bool pull_scalars);
+  Pattern(ir::Graph graph, std::vector<int> operands, std::vector<Hole> holes, Options options);
   Pattern(Pattern&&) = delete;  // terms_ refers to graph_
 
   const ir::Terms& terms() const { return terms_; }
   ir::TermId root() const { return terms_.of(graph_.outputs[0]); }
   const std::vector<Hole>& holes() const { return holes_; }
   size_t variables() const { return operands_.size(); }
+  ir::ValueId value_of(int variable) const { return graph_.inputs[static_cast<size_t>(variable)]; }
   int operand(size_t variable) const { return operands_[variable]; }
   // The variable that a term is; -1 for any other term.
   int variable(ir::TermId t) const;
   // Operators that the pattern holds: of two that fit, the larger is the better one.
   int size() const { return size_; }
+  double tolerance() const { return tolerance_; }
 
  private:
   ir::Graph graph_;
@@ -39,6 +49,7 @@ class Pattern {
   std::vector<Hole> holes_;
   ir::Terms terms_;
   int size_;
+  double tolerance_;
 };
 
 struct Match {

@@ -9,7 +9,9 @@ namespace tessera::passes {
 
 struct PassContext {
   const PipelineOptions& options;
-  int64_t limit = INT64_MAX;  // rewrites that are still allowed
+  int64_t limit = INT64_MAX;                // rewrites that are still allowed
+  bool nested = false;                      // the graph stands in another one
+  std::vector<Unfused>* unfused = nullptr;  // what a sweep found and left; null when nobody asks
 };
 
 // One sweep over one graph, not over those nested in it: the driver visits them. Returns the accepted edits.
@@ -33,6 +35,13 @@ Result<std::vector<ir::Edit>> remove_identities(ir::Graph& graph, const PassCont
 Result<std::vector<ir::Edit>> merge_equal(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> remove_dead(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> lower_precision(ir::Graph& graph, const PassContext& context);
+Result<std::vector<ir::Edit>> unroll(ir::Graph& graph, const PassContext& context);
+Result<std::vector<ir::Edit>> equal_sizes(ir::Graph& graph, const PassContext& context);
+Result<std::vector<ir::Edit>> fold_channel_scales(ir::Graph& graph, const PassContext& context);
+Result<std::vector<ir::Edit>> lift_rows(ir::Graph& graph, const PassContext& context);
+Result<std::vector<ir::Edit>> form_regions(ir::Graph& graph, const PassContext& context);
+Result<std::vector<ir::Edit>> merge_siblings(ir::Graph& graph, const PassContext& context);
+Result<std::vector<ir::Edit>> apply_own_rules(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> fuse(ir::Graph& graph, const PassContext& context);
 
 }  // namespace tessera::passes

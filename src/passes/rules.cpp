@@ -5,6 +5,7 @@
 
 #include "ir/core_ops.h"
 #include "ops/math.h"
+#include "passes/constants.h"
 #include "tensor/scalar.h"
 
 namespace tessera::passes {
@@ -17,61 +18,104 @@ using ir::X;
 constexpr double kAny = std::numeric_limits<double>::quiet_NaN();
 constexpr int64_t kLast = -1;
 
-// Elements of masks that are looked through for infinities.
-constexpr int64_t kMaxMaskElements = int64_t{1} << 24;
-
-const Tensor* constant_behind(const ir::Graph& graph, ir::ValueId v) {
-  while (graph.value(v).def != ir::kNoNode) {
-    const ir::Node& node = graph.node(graph.value(v).def);
-    if (node.op == &ir::core::constant)
-      return &graph.context().constant(static_cast<uint32_t>(std::get<int64_t>(node.attrs->values[0])));
-    if (node.op != &ir::core::view && node.op != &ir::core::copy && node.op != &ops::cast_op) return nullptr;
-    v = graph.operands(graph.value(v).def)[0];
-  }
-  return nullptr;
-}
-
-bool is_weight(const ir::Graph& graph, ir::ValueId v) { return constant_behind(graph, v) != nullptr; }
-
-// No element is infinite, as far as the formula tells: softmax of a row of -inf is NaN, attention's is 0.
-bool is_finite(const ir::Graph& graph, ir::ValueId v, int depth) {
-  if (depth == 0 || graph.value(v).def == ir::kNoNode) return false;
-  if (const Tensor* tensor = constant_behind(graph, v)) {
-    if (!is_float(tensor->dtype())) return tensor->dtype() != DType::string && !is_block(tensor->dtype());
-    if (tensor->count() > kMaxMaskElements) return false;
-    for (int64_t i = 0; i < tensor->count(); ++i)
-      if (!std::isfinite(decode(tensor->dtype(), tensor->data(), i))) return false;
-    return true;
-  }
-  const ir::Node& node = graph.node(graph.value(v).def);
-  const auto operands = graph.operands(graph.value(v).def);
-  if (node.op == &ops::cast_op && !is_float(graph.type(operands[0])->dtype)) return true;
-  const bool passes = node.op == &ops::add_op || node.op == &ops::sub_op || node.op == &ops::mul_op ||
-                      node.op == &ops::neg_op || node.op == &ops::cast_op || node.op == &ir::core::view ||
-                      node.op == &ir::core::copy || node.op == &ops::concat_op;
-  if (!passes && node.op != &ops::select_op) return false;
-  for (size_t i = node.op == &ops::select_op ? 1 : 0; i < operands.size(); ++i)
-    if (!is_finite(graph, operands[i], depth - 1)) return false;
-  return true;
-}
-bool is_finite_mask(const ir::Graph& graph, ir::ValueId v) { return is_finite(graph, v, 32); }
-
-// A scale or shift of a norm is not as large as what it is applied to: that would be a residual or a gate.
-bool is_row(const ir::Graph& graph, ir::ValueId v) {
-  const Shape& shape = graph.type(v)->shape;
-  for (size_t i = 0; i + 1 < shape.size(); ++i)
-    if (!shape[i].is(1)) return false;
-  return true;
-}
-
 // The meaning of an activation.
 Rule activation(const ir::OpDef& op, std::vector<ir::AttrValue> attrs = {}) {
   return {op.name, &op, op.meaning, {{true, {3, 5, 17}}}, std::move(attrs), 1, op.doc};
 }
 
+// x [..., D] with tables as wide, for a result of the same shape.
+std::vector<Shape> rope_shapes(const Shape& y) {
+  if (y.size() < 2 || !y.back().is_const() || y.back().value() < 2 || y.back().value() % 2 != 0) return {};
+  return {y, y, y};
+}
+// x [..., D] with tables of half the width.
+std::vector<Shape> half_table_shapes(const Shape& y) {
+  std::vector<Shape> shapes = rope_shapes(y);
+  for (size_t i = 1; i < shapes.size(); ++i) shapes[i].back() = y.back().value() / 2;
+  return shapes;
+}
+// x [..., 2 D] for pairs [..., D, 2].
+std::vector<Shape> pair_shapes(const Shape& y) {
+  if (y.size() < 3 || !y.back().is(2) || !y[y.size() - 2].is_const()) return {};
+  Shape x(y.begin(), y.end() - 1);
+  Shape table = x;
+  x.back() = x.back().value() * 2;
+  return {x, table, table};
+}
+// Some of a row is rotated, half of it at first: other parts are other rules.
+template <int Numerator, int Denominator>
+std::vector<Shape> partial_shapes(const Shape& y) {
+  if (y.size() < 2 || !y.back().is_const() || y.back().value() * Numerator % (2 * Denominator) != 0) return {};
+  Shape table = y;
+  table.back() = y.back().value() * Numerator / Denominator;
+  if (table.back().is(0)) return {};
+  return {y, table, table};
+}
+
+X halves(X x, int64_t i) { return slice(x, -1, floordiv(x.dim(-1), 2) * i, floordiv(x.dim(-1), 2)); }
+X every_other(X x, int64_t i) { return slice(x, -1, i, floordiv(x.dim(-1), 2), 2); }
+X twice(X table) { return ir::concat({table, table}, -1); }
+X each_twice(X table) {
+  Shape pairs = table.shape();
+  pairs.push_back(2);
+  Shape flat = table.shape();
+  flat.back() = flat.back() * 2;
+  return reshape(broadcast(unsqueeze(table, {table.rank()}), pairs), flat);
+}
+X pairs_of(X a, X b) { return ir::concat({unsqueeze(a, {a.rank()}), unsqueeze(b, {b.rank()})}, -1); }
+
+constexpr int64_t kHalf = 0, kInterleaved = 1;
+
+void add_rope_rules(std::vector<Rule>& all) {
+  const RuleOperand any{true, {}};
+  const auto add = [&](std::string_view name, ir::Meaning left, ir::Meaning right, int64_t style,
+                       std::vector<Shape> (*shapes)(const Shape&), const ir::OpDef& root, int tier = 1) {
+    all.push_back({name, &ops::rotary_op, left, {any, any, any}, {style}, tier, "Su et al. 2021", right, shapes, &root});
+  };
+  for (int64_t style : {kHalf, kInterleaved})
+    for (const ir::OpDef* root : {&ops::add_op, &ops::sub_op})
+      add("rope", ops::rotary_op.meaning, {}, style, rope_shapes, *root);
+  add(
+      "rope_of_halves",
+      [](X x, X c, X s) {
+        const X a = halves(x, 0), b = halves(x, 1);
+        return ir::concat({a * c - b * s, b * c + a * s}, -1);
+      },
+      [](X x, X c, X s, A a) {
+        return x.builder->add1(ops::rotary_op, {x, twice(c), twice(s)}, {a.integer("style")});
+      },
+      kHalf, half_table_shapes, ops::concat_op);
+  add(
+      "rope_of_pairs",
+      [](X x, X c, X s) {
+        const X a = every_other(x, 0), b = every_other(x, 1);
+        return pairs_of(a * c - b * s, b * c + a * s);
+      },
+      [](X x, X c, X s, A a) {
+        const X y = x.builder->add1(ops::rotary_op, {x, each_twice(c), each_twice(s)}, {a.integer("style")});
+        Shape pairs = y.shape();
+        pairs.back() = floordiv(pairs.back(), 2);
+        pairs.push_back(2);
+        return reshape(y, pairs);
+      },
+      kInterleaved, pair_shapes, ops::concat_op);
+  const ir::Meaning partial = [](X x, X c, X s, A a) {
+    const Dim whole = x.dim(-1), size = c.dim(-1);
+    const X y = x.builder->add1(ops::rotary_op, {slice(x, -1, 0, size), c, s}, {a.integer("style")});
+    return ir::concat({y, slice(x, -1, size, whole - size)}, -1);
+  };
+  for (int64_t style : {kHalf, kInterleaved}) {
+    add("partial_rope", partial, {}, style, partial_shapes<1, 2>, ops::concat_op, 2);
+    add("partial_rope", partial, {}, style, partial_shapes<1, 4>, ops::concat_op, 2);
+    add("partial_rope", partial, {}, style, partial_shapes<2, 5>, ops::concat_op, 2);
+    add("partial_rope", partial, {}, style, partial_shapes<3, 4>, ops::concat_op, 2);
+  }
+}
+
 std::vector<Rule> make_rules() {
   std::vector<Rule> all;
-  const RuleOperand rows{true, {3, 5, 17}}, row{true, {17}, is_row}, none{false, {}};
+  const RuleOperand rows{true, {3, 5, 17}}, row{true, {17}, is_row, "it is no row: a residual or a gate, not a scale"},
+      none{false, {}};
   all.push_back(activation(ops::relu_op));
   all.push_back(activation(ops::sigmoid_op));
   all.push_back(activation(ops::softplus_op));
@@ -103,6 +147,43 @@ std::vector<Rule> make_rules() {
                      {int64_t{1}, kAny},
                      1,
                      ops::layer_norm_op.doc});
+  // As a scale and a shift of x itself.
+  all.push_back({"layer_norm_of_scale_and_shift",
+                 &ops::layer_norm_op,
+                 [](X x, X g, X b, A a) {
+                   X m = mean(x, {-1}), d = x - m;
+                   X scale = rsqrt(mean(square(d), {-1}) + a.real("eps")) * g;
+                   return x * scale + (b - m * scale);
+                 },
+                 {rows, row, row},
+                 {int64_t{1}, kAny},
+                 1,
+                 "Ba et al. 2016"});
+  // The variance as E[x^2] - E[x]^2, which loses digits where the mean is large.
+  for (const RuleOperand& b : {row, none})
+    for (const RuleOperand& g : {row, none}) {
+      all.push_back({"layer_norm_of_square_means",
+                     &ops::layer_norm_op,
+                     [](X x, Opt g, Opt b, A a) {
+                       X m = mean(x, {-1});
+                       X y = (x - m) * rsqrt(mean(square(x), {-1}) - square(m) + a.real("eps"));
+                       if (g) y = y * g;
+                       return b ? y + b : y;
+                     },
+                     {rows, g, b},
+                     {int64_t{1}, kAny},
+                     1,
+                     "Ba et al. 2016"});
+      all.back().approximate = true;
+    }
+  all.push_back(
+      {"gelu_tanh_of_sigmoid",
+       &ops::gelu_tanh_op,
+       [](X x) { return x * x.builder->add1(ops::sigmoid_op, {1.59576912160573071176 * (x + 0.044715 * x * x * x)}); },
+       {rows},
+       {},
+       2,
+       "Hendrycks and Gimpel 2016"});
   for (const RuleOperand& g : {row, none})
     all.push_back({"rms_norm",
                    &ops::rms_norm_op,
@@ -115,12 +196,13 @@ std::vector<Rule> make_rules() {
     all.push_back({"linear",
                    &ops::linear_op,
                    ops::linear_op.meaning,
-                   {{true, {3, 17}}, {true, {5, 17}, is_weight}, b},
+                   {{true, {3, 17}}, {true, {5, 17}, is_weight, "it is no constant"}, b},
                    {},
                    1,
                    ops::linear_op.doc});
+  add_rope_rules(all);
   const RuleOperand q{true, {2, 3, 5, 11}}, k{true, {2, 3, 7, 11}}, v{true, {2, 3, 7, 13}};
-  for (const RuleOperand& mask : {RuleOperand{true, {2, 3, 5, 7}, is_finite_mask}, none})
+  for (const RuleOperand& mask : {RuleOperand{true, {2, 3, 5, 7}, is_finite_mask, "it may hide a whole row"}, none})
     all.push_back({"attention_of_softmax",
                    &ops::attention_op,
                    [](X q, X k, X v, Opt mask, A a) {

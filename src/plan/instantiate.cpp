@@ -333,7 +333,7 @@ Result<Instance> instantiate(const Prepared& prepared, uint32_t index, Bindings 
     const BoundKernel& kernel = prepared.routines[index].kernels[s];
     TESSERA_ASSIGN(const bool known, check_kernel_step(r, kernel, step, instance.sizes));
     instance.checked[s] = known;
-    if (!known || kernel.entry->scratch == nullptr) continue;
+    if (!known || kernel.entry == nullptr || kernel.entry->scratch == nullptr) continue;
     const kernels::Args& args =
         call.build(r, step, instance.sizes, [](ValueId) { return static_cast<void*>(nullptr); });
     instance.scratch_bytes = std::max(instance.scratch_bytes, kernel.entry->scratch(args));

@@ -113,4 +113,17 @@ Result<Prepared> prepare(std::shared_ptr<const Plan> plan, const kernels::Kernel
   return prepared;
 }
 
+Prepared outline(std::shared_ptr<const Plan> plan) {
+  Prepared prepared;
+  for (const Routine& r : plan->routines) {
+    PreparedRoutine& p = prepared.routines.emplace_back();
+    p.lifetimes = lifetimes_of(r);
+    p.kernels.resize(r.steps.size());
+    for (uint32_t s = 0; s < r.steps.size(); ++s)
+      if (r.steps[s].kind == StepKind::kernel) p.kernels[s].rule = rule_of(*plan, r, r.steps[s]);
+  }
+  prepared.plan = std::move(plan);
+  return prepared;
+}
+
 }  // namespace tessera::plan

@@ -48,4 +48,8 @@ const KernelRule* rule_of(const Plan& plan, const Routine& routine, const Step& 
 // are packed for another instruction set.
 Result<Prepared> prepare(std::shared_ptr<const Plan> plan, const kernels::KernelSet& kernels);
 
+// Lifetimes and rules without kernels, to see what memory a plan takes. It comes straight from the compiler: it is not
+// verified, and its constants may still have to be packed. It cannot run.
+Prepared outline(std::shared_ptr<const Plan> plan);
+
 }  // namespace tessera::plan

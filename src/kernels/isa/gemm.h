@@ -313,28 +313,4 @@ inline void multiply(const Products& p, const tessera::kernels::Parallel* parall
   });
 }
 
-// c [m, n] (+)= a b^T within one task: m <= 48, b packed over all of k.
-inline void multiply_block(const Matrix& a, int64_t m, int64_t k, const float* b, int64_t n, const Output& c,
-                           bool add = false) {
-  constexpr int64_t kDepth = 256;
-  alignas(64) float rows[48 * kDepth];
-  alignas(64) float sums[kTileRows * kTileColumns];
-  const Split panels = row_panels(m);
-  for (int64_t p = 0; p == 0 || p < k; p += kDepth) {
-    const int64_t depth = least(kDepth, k - p);
-    pack_row_panels({a.data + p * a.column, a.row, a.column}, m, depth, 0, panels.parts, rows);
-    for (int64_t j = 0; j < n; j += kTileColumns)
-      for (int64_t i = 0; i < panels.parts; ++i) {
-        const int64_t row = panels.begin(i), columns = least(n - j, kTileColumns);
-        multiply_rows<F32Product, Rows::kPacked, Fetch::kNothing>(
-            panels.length(i), {rows + row * depth, 0, reinterpret_cast<const char*>(b + j * k + p * kTileColumns), 0,
-                               depth, sums, false, nullptr, 0});
-        for (int64_t r = 0; r < panels.length(i); ++r) {
-          float* to = c.data + (row + r) * c.row + j;
-          for (int64_t x = 0; x < columns; ++x) to[x] = (add || p > 0 ? to[x] : 0) + sums[r * kTileColumns + x];
-        }
-      }
-  }
-}
-
 }  // namespace

@@ -3,6 +3,7 @@
 #include "kernels/isa/blocks.h"
 #include "kernels/isa/export.h"
 #include "kernels/isa/gemm.h"
+#include "kernels/isa/program.h"
 
 namespace {
 
@@ -86,13 +87,55 @@ void linear_pack(const PackArgs& args, void* out) noexcept {
               static_cast<float*>(out));
 }
 size_t linear_rows_scratch(const Args& args) noexcept { return rows_scratch(linear_products(args)); }
-int linear_packed_f32(const Args& args) noexcept {
-  const Products p = linear_products(args);
-  if (p.m == 0 || p.n == 0) return kDone;
+// b has been packed.
+void multiply_linear(const Products& p, const Args& args) {
+  if (p.m == 0 || p.n == 0) return;
   Epilogue epilogue;
   epilogue.bias = p.bias;
   multiply_columns(p, 0, 1, 0, p.n, p.b.data, 0, static_cast<float*>(args.scratch), epilogue, args.parallel);
+}
+int linear_packed_f32(const Args& args) noexcept {
+  multiply_linear(linear_products(args), args);
   return kDone;
+}
+
+// fused_linear: the product where the result will lie, or in the scratch when it has several parts, then the program on
+// blocks of it.
+int parts_of(const Args& args) { return static_cast<int>(args.attrs[0].i); }
+size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
+size_t parts_bytes(const Args& args) {
+  const Products p = linear_products(args);
+  return parts_of(args) > 1 ? static_cast<size_t>(p.m * p.n) * 4 : 0;
+}
+template <class Multiply>
+int fused_linear(const Args& args, size_t scratch, const Multiply& multiply) {
+  Products p = linear_products(args);
+  ProgramJob job;
+  job.parts = parts_of(args);
+  const int more = args.n_in > 3 ? args.n_in - 3 : 0;
+  job.tile = tile_code(args.attrs + 1, job.parts + more);
+  job.norm = tile_norm(args.attrs + 3);
+  job.operands = tile_operands(args.out[0], args.in + 3, more);
+  job.rows = p.m;
+  job.n = p.n / job.parts;
+  job.y = static_cast<float*>(args.out[0].data);
+  job.kept = args.n_out > 1 ? static_cast<float*>(args.out[1].data) : nullptr;
+  p.c = {job.parts == 1 ? job.y : reinterpret_cast<float*>(static_cast<char*>(args.scratch) + rounded(scratch)), p.n};
+  job.product = p.c.data;
+  multiply(p);
+  run_job(job, args.parallel);
+  return kDone;
+}
+
+size_t fused_linear_scratch(const Args& args) noexcept { return rounded(linear_scratch(args)) + parts_bytes(args); }
+int fused_linear_f32(const Args& args) noexcept {
+  return fused_linear(args, linear_scratch(args), [&](const Products& p) { multiply(p, args.parallel, args.scratch); });
+}
+size_t fused_linear_packed_scratch(const Args& args) noexcept {
+  return rounded(linear_rows_scratch(args)) + parts_bytes(args);
+}
+int fused_linear_packed_f32(const Args& args) noexcept {
+  return fused_linear(args, linear_rows_scratch(args), [&](const Products& p) { multiply_linear(p, args); });
 }
 
 // Every other type: T as stored, S to accumulate in. Four rows by 64 columns of accumulators stay in L1.
@@ -178,4 +221,7 @@ int dot_any_type(const Args& args) noexcept {
 
 TESSERA_FAMILY(matmul, {"dot_f32", dot_f32, dot_scratch}, {"dot_any", dot_any_type, nullptr},
                {"linear_f32", linear_f32, linear_scratch},
-               {"linear_packed_f32", linear_packed_f32, linear_rows_scratch, linear_packed_size, linear_pack})
+               {"linear_packed_f32", linear_packed_f32, linear_rows_scratch, linear_packed_size, linear_pack},
+               {"fused_linear_f32", fused_linear_f32, fused_linear_scratch},
+               {"fused_linear_packed_f32", fused_linear_packed_f32, fused_linear_packed_scratch, linear_packed_size,
+                linear_pack})

@@ -2,9 +2,9 @@
 #include <math.h>
 
 #include "kernels/abi.h"
+#include "kernels/isa/activations.h"
 #include "kernels/isa/blocks.h"
 #include "kernels/isa/export.h"
-#include "kernels/isa/math.h"
 
 namespace {
 
@@ -92,22 +92,6 @@ bool is_inf_block(const void* const* in, void* out, int64_t n, const Args& args)
 }
 constexpr Fn is_inf_float = of_float<is_inf_block<float>, is_inf_block<double>>;
 
-Vec relu_of(Vec x) { return x > 0.f || x != x ? x : Vec{}; }
-Vec silu_of(Vec x) { return x * vsigmoid(x); }
-Vec gelu_tanh_of(Vec x) {
-  // 1 + tanh(u) = 2 sigmoid(2u), which does not cancel for negative u.
-  const Vec u = 0.7978845608f * fma(0.044715f * x * x, x, x);
-  return x * vsigmoid(u + u);
-}
-Vec softplus_of(Vec x) {
-  const Vec positive = x > 0.f || x != x ? x : Vec{};
-  return positive + vlog1p(vexp(-vabs(x)));
-}
-Vec hard_swish_of(Vec x) {
-  const Vec shifted = x + 3.f;
-  const Vec low = shifted < 0.f ? Vec{} : shifted;
-  return x * ((low > 6.f ? splat(6.f) : low) / 6.f);
-}
 bool hard_sigmoid_block(const void* const* in, void* out, int64_t n, const Args& args) {
   const float alpha = static_cast<float>(args.attrs[0].f), beta = static_cast<float>(args.attrs[1].f);
   const float* x = static_cast<const float*>(in[0]);
@@ -132,9 +116,9 @@ TESSERA_FAMILY(
     {"acosh_float", acosh_float, nullptr}, {"atanh_float", atanh_float, nullptr}, {"erf_float", erf_float, nullptr},
     {"floor_float", floor_float, nullptr}, {"ceil_float", ceil_float, nullptr}, {"round_float", rint_float, nullptr},
     {"is_nan_float", is_nan_float, nullptr}, {"is_inf_float", is_inf_float, nullptr},
-    {"relu_f32", of_f32<vector_block<relu_of>>, nullptr}, {"sigmoid_f32", of_f32<vector_block<vsigmoid>>, nullptr},
-    {"silu_f32", of_f32<vector_block<silu_of>>, nullptr}, {"gelu_f32", of_f32<vector_block<vgelu>>, nullptr},
-    {"gelu_tanh_f32", of_f32<vector_block<gelu_tanh_of>>, nullptr},
-    {"softplus_f32", of_f32<vector_block<softplus_of>>, nullptr},
+    {"relu_f32", of_f32<vector_block<vrelu>>, nullptr}, {"sigmoid_f32", of_f32<vector_block<vsigmoid>>, nullptr},
+    {"silu_f32", of_f32<vector_block<vsilu>>, nullptr}, {"gelu_f32", of_f32<vector_block<vgelu>>, nullptr},
+    {"gelu_tanh_f32", of_f32<vector_block<vgelu_tanh>>, nullptr},
+    {"softplus_f32", of_f32<vector_block<vsoftplus>>, nullptr},
     {"hard_sigmoid_f32", of_f32<hard_sigmoid_block>, nullptr},
-    {"hard_swish_f32", of_f32<vector_block<hard_swish_of>>, nullptr})
+    {"hard_swish_f32", of_f32<vector_block<vhard_swish>>, nullptr})

@@ -62,17 +62,17 @@ int embedding(const Args& args) noexcept {
   return valid ? kDone : kIndexOutOfRange;
 }
 
-struct Rows {
+struct DecodedRows {
   int64_t m, n, k;
   const float* x;
   const void* w;
   const float* bias;  // [n] or null
   float* y;
 };
-Rows rows_of(const Args& args) {
+DecodedRows rows_of(const Args& args) {
   const View& x = args.in[0];
   const View& w = args.in[1];
-  Rows r = {1,
+  DecodedRows r = {1,
             w.shape[0],
             w.shape[1],
             static_cast<const float*>(x.data),
@@ -84,7 +84,7 @@ Rows rows_of(const Args& args) {
   return r;
 }
 
-Products dequant_products(const Rows& r) {
+Products dequant_products(const DecodedRows& r) {
   Products p = {};
   p.m = r.m;
   p.n = r.n;
@@ -100,7 +100,7 @@ Products dequant_products(const Rows& r) {
 }
 
 // y = x w^T + b with the panels of w decoded as they are packed.
-void multiply_decoded(const Rows& r, uint8_t type, const Args& args, void* scratch) {
+void multiply_decoded(const DecodedRows& r, uint8_t type, const Args& args, void* scratch) {
   const Stored unit = stored(type);
   multiply_packed(dequant_products(r), args.parallel, scratch, [&](int64_t, int64_t column, int64_t n, float* out) {
     // A few blocks of every column, so that both sides stay in L1.
@@ -123,12 +123,12 @@ int dequant_linear(const Args& args) noexcept {
 }
 
 // x rounded to bf16 [m, k], as f32, before what the product itself needs.
-size_t rounded_bytes(const Rows& r) { return static_cast<size_t>(ceil_div(r.m * r.k, 16) * 64); }
+size_t rounded_bytes(const DecodedRows& r) { return static_cast<size_t>(ceil_div(r.m * r.k, 16) * 64); }
 size_t bf16_linear_scratch(const Args& args) noexcept {
   return rounded_bytes(rows_of(args)) + dequant_linear_scratch(args);
 }
 int bf16_linear(const Args& args) noexcept {
-  Rows r = rows_of(args);
+  DecodedRows r = rows_of(args);
   float* rounded = static_cast<float*>(args.scratch);
   parallel_for(args.parallel, r.m * r.k, 8192, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) rounded[i] = bf16_to_f32(f32_to_bf16(r.x[i]));

@@ -195,7 +195,7 @@ int linear_quantized(const Args& args) noexcept {
 }
 
 // Weights [N, G, block * bits / 8] whose blocks have a scale and a zero point each.
-struct Blocks {
+struct BlockWeights {
   const uint8_t* w;
   const float* scale;
   const void* zero;  // null: half of the range
@@ -226,9 +226,9 @@ struct Blocks {
   }
 };
 
-Blocks blocks_of(const Args& args) {
+BlockWeights blocks_of(const Args& args) {
   const bool has_zero = args.n_in > 3 && args.in[3].present;
-  Blocks b = {};
+  BlockWeights b = {};
   b.w = static_cast<const uint8_t*>(args.in[1].data);
   b.scale = static_cast<const float*>(args.in[2].data);
   b.zero = has_zero ? args.in[3].data : nullptr;
@@ -265,7 +265,7 @@ void add_part(const float* a, int64_t a_row, const float* w, int64_t k, int64_t 
 int linear_blocks(const Args& args) noexcept {
   const View& x = args.in[0];
   const int64_t k = x.shape[x.rank - 1], n = args.in[1].shape[0], m = element_count(args.out[0]) / (n == 0 ? 1 : n);
-  const Blocks b = blocks_of(args);
+  const BlockWeights b = blocks_of(args);
   const float* a = static_cast<const float*>(x.data);
   const float* bias = args.n_in > 4 && args.in[4].present ? static_cast<const float*>(args.in[4].data) : nullptr;
   float* y = static_cast<float*>(args.out[0].data);

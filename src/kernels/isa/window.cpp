@@ -2,6 +2,7 @@
 #include "kernels/abi.h"
 #include "kernels/isa/export.h"
 #include "kernels/isa/gemm.h"
+#include "kernels/isa/program.h"
 
 namespace {
 
@@ -270,7 +271,21 @@ int average_pool(const Args& args) noexcept {
   return kDone;
 }
 
+// The first operands and attributes are those of conv, on whose result the program runs where it lies.
+int fused_conv(const Args& args) noexcept {
+  Args alone = args;
+  if (alone.n_in > 3) alone.n_in = 3;
+  const int failure = conv(alone);
+  if (failure != kDone) return failure;
+  View values[kMaxTileInputs] = {args.out[0]};
+  int count = 1;
+  for (int i = 3; i < args.n_in; ++i) values[count++] = args.in[i];
+  run_flat(tile_code(args.attrs + 5, count), tile_operands(args.out[0], values, count), args.out[0], nullptr,
+           args.parallel);
+  return kDone;
+}
+
 }  // namespace
 
-TESSERA_FAMILY(window, {"conv_f32", conv, conv_scratch}, {"max_pool_f32", max_pool, nullptr},
-               {"average_pool_f32", average_pool, nullptr})
+TESSERA_FAMILY(window, {"conv_f32", conv, conv_scratch}, {"fused_conv_f32", fused_conv, conv_scratch},
+               {"max_pool_f32", max_pool, nullptr}, {"average_pool_f32", average_pool, nullptr})

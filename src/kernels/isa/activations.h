@@ -1,0 +1,25 @@
+// Activations lane by lane, as primitives' and programs' kernels share them.
+#pragma once
+
+#include "kernels/isa/math.h"
+
+namespace {
+
+TESSERA_INLINE Vec vrelu(Vec x) { return x > 0.f || x != x ? x : Vec{}; }
+TESSERA_INLINE Vec vsilu(Vec x) { return x * vsigmoid(x); }
+TESSERA_INLINE Vec vgelu_tanh(Vec x) {
+  // 1 + tanh(u) = 2 sigmoid(2u), which does not cancel for negative u.
+  const Vec u = 0.7978845608f * fma(0.044715f * x * x, x, x);
+  return x * vsigmoid(u + u);
+}
+TESSERA_INLINE Vec vsoftplus(Vec x) {
+  const Vec positive = x > 0.f || x != x ? x : Vec{};
+  return positive + vlog1p(vexp(-vabs(x)));
+}
+TESSERA_INLINE Vec vhard_swish(Vec x) {
+  const Vec shifted = x + 3.f;
+  const Vec low = shifted < 0.f ? Vec{} : shifted;
+  return x * ((low > 6.f ? splat(6.f) : low) / 6.f);
+}
+
+}  // namespace
