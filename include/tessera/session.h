@@ -81,7 +81,7 @@ struct CompileOptions {
 };
 
 struct SessionOptions {
-  CompileOptions compile;
+  CompileOptions compile = {};
   int threads = 0;            // 0: as many as the container gives
   bool reference = false;     // run on the reference interpreter: exact and slow
   size_t cached_shapes = 16;  // plans kept for sizes that break an assumption of the general plan

@@ -298,7 +298,7 @@ Result<DimRange> parse_dim(const std::string& text) {
 
 }  // namespace
 
-Result<std::variant<Arguments, Answer>> parse_arguments(int argc, const char* const* argv) {
+Result<std::variant<Arguments, Reply>> parse_arguments(int argc, const char* const* argv) {
   CLI::App app("Tessera makes transformer models fast on the machine at hand.", "tessera");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("tessera ") + version());
@@ -316,11 +316,11 @@ Result<std::variant<Arguments, Answer>> parse_arguments(int argc, const char* co
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    return Answer{app.help()};
+    return Reply{app.help()};
   } catch (const CLI::CallForAllHelp&) {
-    return Answer{app.help("", CLI::AppFormatMode::All)};
+    return Reply{app.help("", CLI::AppFormatMode::All)};
   } catch (const CLI::CallForVersion& version) {
-    return Answer{std::string(version.what()) + "\n"};
+    return Reply{std::string(version.what()) + "\n"};
   } catch (const CLI::Error& error) {
     const auto chosen = app.get_subcommands();
     Error wrong{Code::usage, error.what()};

@@ -57,11 +57,11 @@ struct Arguments {
 };
 
 // What a command line that asks for nothing to be done ends with: help, or the version.
-struct Answer {
+struct Reply {
   std::string text;
 };
 
 // E0801 with what is wrong.
-Result<std::variant<Arguments, Answer>> parse_arguments(int argc, const char* const* argv);
+Result<std::variant<Arguments, Reply>> parse_arguments(int argc, const char* const* argv);
 
 }  // namespace tessera::cli

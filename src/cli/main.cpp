@@ -61,7 +61,7 @@ int main(int argc, const char* const* argv) {
   if (!parsed) return report(parsed.error());
   std::signal(SIGINT, on_interrupt);
   Result<int> code = 0;
-  if (const auto* answer = std::get_if<Answer>(&*parsed)) {
+  if (const auto* answer = std::get_if<Reply>(&*parsed)) {
     fmt::print(stdout, "{}", answer->text);
   } else {
     code = catching_exhaustion([&] { return dispatch(std::get<Arguments>(*parsed)); });

@@ -65,7 +65,7 @@ void check_decoder(const fs::path& folder, const std::string& form, double toler
   const nlohmann::json expected = read_expected(folder);
   const auto source = open_language_model(form);
   ASSERT_TRUE(source) << source.error().to_string();
-  const auto decoder = decoder_of(*source, {.sequences = 3, .exact = true});
+  const auto decoder = decoder_of(*source, {.exact = true, .sequences = 3});
   ASSERT_NE(decoder, nullptr);
   const auto sequence = decoder->open();
   const Ids ids = expected["ids"].get<Ids>();

@@ -1,5 +1,7 @@
 #include "engine/quantize.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -140,7 +142,7 @@ Result<QuantizeReport> quantize_gguf(const std::string& from, const std::string&
       TESSERA_ASSIGN(Tensor tensor, file.tensor(info));
       const std::optional<DType> wanted = gguf::to_dtype(type);
       if (!wanted || *wanted == tensor.dtype()) return tensor;
-      TESSERA_ASSIGN(Tensor made, convert_weights(tensor, *wanted, options.pool));
+      TESSERA_ASSIGN(Tensor made, convert_weights(tensor, *wanted));
       TESSERA_TRY(compare(tensor, made, squares[index]));
       return made;
     });

@@ -84,15 +84,20 @@ TEST(StoredWeights, ComputeWhatTheyMean) {
       ASSERT_TRUE(want) << want.error().to_string();
       for (int level : {0, 2})
         for (bool exact : {false, true}) {
-          const auto compiled = compile(
-              graph, {.pool = std::make_shared<ThreadPool>(2), .optimisation = level, .exact_activations = exact});
+          CompileOptions options;
+          options.pool = std::make_shared<ThreadPool>(2);
+          options.pipeline.level = level;
+          options.pipeline.exact_activations = exact;
+          const auto compiled = compile(graph, options);
           ASSERT_TRUE(compiled) << compiled.error().to_string();
           ExecuteReport report;
           const auto got = (*compiled)->run(std::vector<Value>{Value(ids)}, {}, report);
           ASSERT_TRUE(got) << got.error().to_string();
           const double off = distance(*(*got)[0].tensor(), *ir::from_ref((*want)[0]).value().tensor());
           EXPECT_LT(off, exact || level == 0 ? 1e-5 : 2e-2) << name(dtype) << " at -O" << level;
-          if (is_block(dtype) && level == 2 && !exact) EXPECT_GT(off, 1e-5) << name(dtype);
+          if (is_block(dtype) && level == 2 && !exact) {
+            EXPECT_GT(off, 1e-5) << name(dtype);
+          }
         }
     }
   }

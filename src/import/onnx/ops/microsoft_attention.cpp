@@ -88,7 +88,7 @@ X attend(NodeImport& n, const Attention& a, X* scores = nullptr, Scores which = 
     return join_heads(n.b.add1(ops::attention_op, {a.q, a.k, a.v, a.mask}, {a.scale, causal, a.softcap}));
   }
   X s = attention_mask(attention_scores(a.q, a.k, a.scale, a.softcap), a.mask);
-  if (a.causal) s = attention_causal(s, *a.causal);
+  if (a.causal) s = attention_band(s, {.high = *a.causal});
   X weights = attention_weights(s);
   *scores = which == Scores::raw ? s : weights;
   return join_heads(attention_output(weights, a.v));
