@@ -24,8 +24,7 @@ inline void pack_panel(const Matrix& b, int64_t n, int64_t k, float* out) {
     for (int64_t i = 0; i < k; ++i, out += kTileColumns) {
       const float* from = b.data + i * b.column;
       if (n == kTileColumns) {
-        store(out, load(from));
-        store(out + kLanes, load(from + kLanes));
+        memcpy(out, from, kTileColumns * sizeof *out);
       } else {
         for (int64_t j = 0; j < kTileColumns; ++j) out[j] = j < n ? static_cast<const UnalignedFloat*>(from)[j] : 0;
       }

@@ -132,14 +132,12 @@ void pack_windows(const Conv& c, int64_t product, int64_t column, int64_t n, flo
           if (straight) {
             const int64_t plane = at[0][0] + z, line = at[0][1] + y, first = at[0][2] + shift;
             if (plane < 0 || plane >= w.in[0] || line < 0 || line >= w.in[1]) {
-              store(out, Vec{});
-              store(out + kLanes, Vec{});
+              memset(out, 0, kTileColumns * sizeof *out);
               continue;
             }
             const float* row = x + (plane * w.in[1] + line) * w.in[2];
             if (first >= 0 && first + kTileColumns <= w.in[2]) {
-              store(out, load(row + first));
-              store(out + kLanes, load(row + first + kLanes));
+              memcpy(out, row + first, kTileColumns * sizeof *out);
               continue;
             }
             for (int64_t j = 0; j < kTileColumns; ++j)
