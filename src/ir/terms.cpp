@@ -26,7 +26,7 @@ AttrsRef axes_from_end(Context& context, const OpDef& op, AttrsRef attrs, int ra
     for (int64_t& a : *axes) a = a >= 0 ? a - rank : a;
     std::sort(axes->begin(), axes->end());
   } else if (auto* axis = std::get_if<int64_t>(&changed.values[0]);
-             axis && (op.name == "softmax" || op.name == "log_softmax")) {
+             axis && (op.name == "softmax" || op.name == "log_softmax" || op.name == "concat")) {
     if (*axis >= 0) *axis -= rank;
   } else {
     return attrs;

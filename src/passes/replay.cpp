@@ -74,6 +74,9 @@ class Replay {
 
   std::optional<int64_t> number(const Stand& stand) const {
     const Shape* contents = stand.x ? builder_.contents(stand.x) : nullptr;
+    const Tensor* tensor = contents == nullptr ? builder_.constant_of(stand.x) : nullptr;
+    if (tensor != nullptr && tensor->count() == 1 && (is_int(tensor->dtype()) || tensor->dtype() == DType::boolean))
+      return static_cast<int64_t>(decode_int(tensor->dtype(), tensor->data(), 0));
     if (contents == nullptr || contents->size() != 1 || !(*contents)[0].is_const()) return std::nullopt;
     return (*contents)[0].value();
   }
