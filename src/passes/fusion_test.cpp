@@ -260,12 +260,6 @@ const std::vector<Case>& cases() {
          return matmul(softmax(matmul(q * root, swap_axes(k, 2, 3) * root)), v);
        },
        "attention"},
-      {"a mask that may hide everything",
-       [](Builder& b) {
-         X q = input(b, {2, 3, 5, 4}, "q"), k = input(b, {2, 3, 7, 4}, "k"), v = input(b, {2, 3, 7, 6}, "v");
-         return matmul(softmax(dot(q, k) * 0.5 + input(b, {5, 7}, "mask")), v);
-       },
-       "dot mul add softmax dot"},
   };
   return all;
 }
