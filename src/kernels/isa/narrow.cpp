@@ -46,7 +46,8 @@ struct F16Step {
   static Left left(float x) { return x; }
   static TESSERA_INLINE Vec add(Vec acc, const Left* a, const uint16_t* w) {
 #if defined(__AVX512F__)
-    const Vec wide = reinterpret_cast<Vec>(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(w))));
+    const Vec wide =
+        reinterpret_cast<Vec>(_mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w))));
 #elif defined(__AVX2__)
     const Vec wide = reinterpret_cast<Vec>(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(w))));
 #else

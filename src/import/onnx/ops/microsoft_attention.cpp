@@ -337,17 +337,16 @@ X visible_keys(NodeImport& n, X start, Dim rows, Dim keys, int64_t window, bool 
   return window > 0 ? logical_and(sees, less(own - n.b.integer(window), column)) : sees;
 }
 
-// x [B, G, T, D] in its place, from start[b] on, in the cache [B, G, P, D] lengthened to `total`.
+// x [B, G, T, D] in its place, from start[b] on, behind as much of the cache [B, G, P, D]; `total` rows, the rest 0.
 X cached(NodeImport& n, Opt past, X x, X start, Dim total) {
   const Dim rows = x.dim(2);
   if (!past) return x.dim(2) == total ? x : pad(x, {0, 0, 0, 0}, {0, 0, total - rows, 0});
   X position = iota(n.b, {1, 1, total, 1}, 2, DType::i64) - start;  // among the new rows; [B, 1, total, 1]
-  X is_new = logical_and(less_equal(n.b.integer(0), position), less(position, n.b.size(rows)));
   X row = min(max(position, n.b.integer(0)), n.b.size(rows - 1));
   const Shape shape = {x.dim(0), x.dim(1), total, x.dim(3)};
   X placed = n.b.add1(ops::gather_elements_op, {x, broadcast(row, shape)}, {int64_t{2}});
-  const Dim more = total - past.dim(2);
-  return select(is_new, placed, pad(past, {0, 0, 0, 0}, {0, 0, more, 0}));
+  X kept = pad(past, {0, 0, 0, 0}, {0, 0, total - past.dim(2), 0});
+  return select(less(position, n.b.integer(0)), kept, select(less(position, n.b.size(rows)), placed, like(x, 0)));
 }
 
 Status refuse_group_query_forms(NodeImport& n) {
@@ -454,7 +453,9 @@ Status import_ms_group_query_attention(NodeImport& n) {
   const bool wanted = n.wants(3) && output != 0;
   n.out(0, attend(n, a, wanted ? &scores : nullptr, output == 2 ? Scores::weights : Scores::raw));
   TESSERA_TRY(n.b.status());
-  if (wanted) n.out(3, smooth ? slice(scores, 3, 0, total) : scores);
+  if (!wanted) return {};
+  if (smooth) scores = slice(scores, 3, 0, total);
+  n.out(3, select(equal(scores, like(scores, -kInfinity)), like(scores, 0), scores));  // hidden ones are told as 0
   return {};
 }
 
