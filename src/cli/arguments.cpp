@@ -227,8 +227,6 @@ const CommandSpec kCommands[] = {
        app.add_option("--sequences", language.bench_sequences, "of a language model: extended together (default 1)")
            ->check(CLI::PositiveNumber)
            ->type_name("N");
-       app.add_flag("--serve", language.serve,
-                    "of a language model: stay up, and measure as many rounds as each line of the input says");
        add_cache(app, draft);
        app.add_option("--runs", draft.arguments.runs, "runs that are measured (default 20), after two that are not")
            ->check(CLI::Range(1, 1000000))

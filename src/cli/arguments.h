@@ -26,7 +26,6 @@ struct LanguageArguments {
   std::string cache = "f32";
   std::string activations = "keep";
   int64_t bench_prompt = 512, bench_gen = 64, bench_sequences = 1;
-  bool serve = false;
   std::string pooling;  // "": as the model's files say
   bool normalise = false;
   bool compare = false;

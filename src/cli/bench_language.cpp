@@ -108,7 +108,7 @@ Result<int> bench_language(const Arguments& arguments) {
       decoder_options(arguments, source.config, l.bench_sequences, std::max(l.bench_prompt, kBeginning + l.bench_gen));
   TESSERA_ASSIGN(const std::unique_ptr<engine::Decoder> decoder, engine::Decoder::make(source, options));
   const double load_ms = 1000 * std::chrono::duration<double>(Clock::now() - process_start).count();
-  if (l.serve) return serve(*decoder, arguments);
+  if (arguments.serve) return serve(*decoder, arguments);
   std::vector<double> prefill, decode;
   Progress progress;
   ResidentSet resident;

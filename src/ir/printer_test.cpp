@@ -161,7 +161,7 @@ TEST(Printer, WritesWhatTheManualSays) {
   guard seq % 8 == 0
   in %0 "x": f32[batch, seq, 3]
   %1: f32[3] = constant [1, 2.5, -0.1]
-  %2 "h": f32[batch, seq, 3] = add(%0, %1) @ "block/Add" Add #12 @ "block/Cast" Cast #9
+  %2 "h": f32[batch, seq, 3] = add(%0, %1) @ "block/Add" Add #12
   out %2 "logits"
 }
 )");

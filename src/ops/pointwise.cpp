@@ -62,12 +62,12 @@ Status eval_cast(Eval& e) {
   }
   Rounding rounding{e.attrs.flag("saturate"), static_cast<E8m0Round>(e.attrs.integer("e8m0"))};
   if (x.is_real() && is_float(to)) {
-    // Rounding is the interpreter's, but the choices of the float8 types are this operator's alone.
-    bool special = bits(to) <= 8;
+    // A cast to a narrow type is there to round, inside a meaning too. The choices of the float8 types are its alone.
+    if (bits(to) > 16) return map1<double, double>(e, to, [](double v) { return v; });
+    const Rounding how = bits(to) <= 8 ? rounding : Rounding{.saturate = false};
     return map1<double, double>(e, to, [=](double v) {
       unsigned char element[8];
-      if (!special) return v;
-      encode(to, element, 0, v, rounding);
+      encode(to, element, 0, v, how);
       return decode(to, element, 0);
     });
   }

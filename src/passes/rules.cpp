@@ -211,7 +211,7 @@ std::vector<Rule> make_rules() {
                      return matmul(s.builder->add1(ops::softmax_op, {s}, {kLast}), v);
                    },
                    {q, k, v, mask},
-                   {kAny, Shape(), 0.0},
+                   {kAny, Shape(), 0.0, Shape(), -HUGE_VAL, int64_t{0}},
                    2,
                    "Vaswani et al. 2017"});
   for (const RuleOperand& mask : {RuleOperand{true, {2, 3, 5, 7}}, none})
@@ -219,7 +219,7 @@ std::vector<Rule> make_rules() {
                    &ops::attention_op,
                    ops::attention_op.meaning,
                    {q, k, v, mask},
-                   {kAny, Shape(), 0.0},
+                   {kAny, Shape(), 0.0, Shape(), -HUGE_VAL, int64_t{0}},
                    2,
                    ops::attention_op.doc});
   return all;

@@ -77,7 +77,7 @@ class RoutineVerifier {
       if (v.kind != Kind::tensor && v.kind != Kind::state) return wrong("symbol {} comes from no tensor", i);
       if (s.source == Symbol::Source::dim && v.ranked && s.index >= v.shape.count)
         return wrong("symbol {} is axis {} of a tensor of rank {}", i, s.index, v.shape.count);
-      if (s.source == Symbol::Source::element && (!is_int(v.dtype) || bits(v.dtype) < 8))
+      if (s.source == Symbol::Source::element && (!is_int(v.dtype) || (bits(v.dtype) < 8 && !is_block(v.dtype))))
         return wrong("symbol {} is an element of no integer tensor", i);
       if (v.storage == Storage::view || v.storage == Storage::constant)
         return wrong("symbol {} comes from a view or a constant", i);
@@ -93,7 +93,7 @@ class RoutineVerifier {
     if (is_block(v.dtype) && v.storage != Storage::constant)
       return wrong("value {} is quantized, and only constants may be", id);
     if (!are_exprs(v.shape) || v.shape.count > kMaxRank) return wrong("the shape of value {} is malformed", id);
-    if (v.packed && (v.storage != Storage::constant || bits(v.dtype) < 8))
+    if (v.packed && (v.storage != Storage::constant || (bits(v.dtype) < 8 && !is_block(v.dtype))))
       return wrong("value {} cannot be packed", id);
     if (!v.ranked && v.shape.count != 0) return wrong("value {} has a shape but no rank", id);
     const bool tensor = v.kind == Kind::tensor || v.kind == Kind::state;

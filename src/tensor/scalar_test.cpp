@@ -275,7 +275,7 @@ TEST(Scalar, BulkFormsAgreeWithSingleOnes) {
   for (double& v : values) v = normal(random);
   values[5] = kNan;
   values[6] = kInf;
-  for (int i = 0; i < kDTypeCount - 1; ++i) {
+  for (int i = 0; i < kPlainTypeCount - 1; ++i) {
     DType t = static_cast<DType>(i);
     std::vector<uint8_t> one(storage_bytes(t, 37)), all(one.size());
     for (int j = 0; j < 37; ++j) encode(t, one.data(), j, values[j]);

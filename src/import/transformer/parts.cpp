@@ -30,6 +30,7 @@ void Parts::locate(const Key& key, std::string_view op) {
 }
 
 X Parts::weight(const Key& key, const Shape& shape) {
+  if (!b_.ok()) return {&b_, ir::kNoValue};
   Result<Tensor> tensor = w_.get(key);
   if (!tensor) {
     Error error = std::move(tensor.error());

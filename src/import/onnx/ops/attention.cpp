@@ -114,7 +114,7 @@ Status import_attention(NodeImport& n) {
   TESSERA_TRY(n.b.status());
   if (!n.wants(3)) {
     Shape offset = causal ? Shape{past} : Shape{};
-    X y = n.b.add1(ops::attention_op, {q, k, v, mask}, {scale, offset, softcap});
+    X y = n.b.add1(ops::attention_op, {q, k, v, mask}, {scale, offset, softcap, Shape(), -HUGE_VAL, int64_t{0}});
     n.out(0, flat ? join_heads(y) : y);
     return {};
   }

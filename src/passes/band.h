@@ -1,0 +1,36 @@
+// Which masks follow from positions alone: causal ones, windows, their offsets symbolic.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "ir/builder.h"
+
+namespace tessera::passes {
+
+// sum of factor[a] * index[a] + constant over the axes of a tensor.
+struct Affine {
+  std::vector<int64_t> factors;  // one an axis
+  Dim constant = 0;
+};
+
+// The elements of an integer tensor as such a sum; nothing where they are not one, or where that cannot be told.
+std::optional<Affine> affine(const ir::Graph& graph, ir::ValueId value);
+
+// Where a condition holds: for the elements with sum >= 0.
+// `value` is boolean, or a number that is 0 or 1. Range compares, Trilu and triangular constants, under casts, views
+// and negations.
+std::optional<Affine> half_plane(const ir::Graph& graph, ir::ValueId value);
+
+// The number that every element of the value is.
+std::optional<double> number_of(const ir::Graph& graph, ir::ValueId value);
+
+// The value before casts between floats, and copies.
+ir::ValueId uncast(const ir::Graph& graph, ir::ValueId value);
+
+// The node that defines the value if it is of this operator.
+const ir::Node* defined_by(const ir::Graph& graph, ir::ValueId value, const ir::OpDef& op);
+// Operand i of the node that defines the value.
+ir::ValueId operand_of(const ir::Graph& graph, ir::ValueId value, size_t i);
+
+}  // namespace tessera::passes
