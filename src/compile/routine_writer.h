@@ -89,7 +89,7 @@ class RoutineWriter {
   uint32_t index_;
   RoutineWriter* parent_;
   plan::Routine out_;
-  std::vector<Origin> origins_;  // by step of out_
+  std::vector<Origin> origins_;         // by step of out_
   std::vector<plan::ValueId> planned_;  // by ir::ValueId; kNone for views that are still pending
   std::unordered_map<ir::ValueId, PendingView> views_;
   std::unordered_map<Dim, plan::ExprId> dims_;

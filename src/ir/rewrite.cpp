@@ -28,7 +28,8 @@ bool Rewrite::replace(ValueId from, ValueId to, std::string_view rule) {
   forward_[from] = to;
   const ValueInfo& old = graph_.value(from);
   if (graph_.value(to).name == 0 && old.name != 0) graph_.set_name(to, graph_.context().text(old.name));
-  journal_.push_back({std::string(rule), old.def, old.def == kNoNode ? graph_.describe_value(from) : graph_.describe(old.def)});
+  journal_.push_back(
+      {std::string(rule), old.def, old.def == kNoNode ? graph_.describe_value(from) : graph_.describe(old.def)});
   return true;
 }
 

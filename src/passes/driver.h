@@ -15,10 +15,10 @@ namespace tessera::passes {
 class UserRules;  // passes/user_rules.h
 
 struct PipelineOptions {
-  int level = 2;             // -O0 to -O3
-  bool strict = false;       // only rewrites that keep every bit
+  int level = 2;                   // -O0 to -O3
+  bool strict = false;             // only rewrites that keep every bit
   bool exact_activations = false;  // do not round what quantized and bf16 weights are multiplied by
-  bool approximate = false;  // also rules of the class `approx`
+  bool approximate = false;        // also rules of the class `approx`
   std::shared_ptr<const UserRules> own_rules = {};
   int64_t stop_after = -1;                   // accepted rewrites; negative: no limit
   int64_t fold_elements = int64_t{1} << 20;  // the most elements of operands and results of one folded node

@@ -70,7 +70,8 @@ void add_rope_rules(std::vector<Rule>& all) {
   const RuleOperand any{true, {}};
   const auto add = [&](std::string_view name, ir::Meaning left, ir::Meaning right, int64_t style,
                        std::vector<Shape> (*shapes)(const Shape&), const ir::OpDef& root, int tier = 1) {
-    all.push_back({name, &ops::rotary_op, left, {any, any, any}, {style}, tier, "Su et al. 2021", right, shapes, &root});
+    all.push_back(
+        {name, &ops::rotary_op, left, {any, any, any}, {style}, tier, "Su et al. 2021", right, shapes, &root});
   };
   for (int64_t style : {kHalf, kInterleaved})
     for (const ir::OpDef* root : {&ops::add_op, &ops::sub_op})

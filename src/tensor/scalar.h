@@ -20,8 +20,8 @@ struct Rounding {
   E8m0Round e8m0 = E8m0Round::up;
 };
 
-// The functions below take any type but string and block types (see tensor/block.h), and index elements, not bytes: element 1 of an i4 tensor is the high
-// half of its first byte. Memory need not be aligned.
+// The functions below take any type but string and block types (see tensor/block.h), and index elements, not bytes:
+// element 1 of an i4 tensor is the high half of its first byte. Memory need not be aligned.
 
 // The element's value, exact for every type but i64 and u64 past 2^53, which round. Booleans are 0 and 1.
 double decode(DType dtype, const void* data, int64_t index);

@@ -259,8 +259,8 @@ def bad_growth():
     """Small files that ask for much: nothing may be allocated or walked because a number says so."""
     far = [vi("x", [2, 3]), vi("s", [1 << 40], I)]
     for op, name in (("Reshape", "reshape"), ("Expand", "expand"), ("Tile", "tile")):
-        yield Bad(f"{name}_to_2_40_axes", model([ox.node(op, ["x", "s"], ["y"], "n")], far), "E0402|E0303|E0312|E0313|E0317",
-                  ["'n'"], (3, 4))
+        yield Bad(f"{name}_to_2_40_axes", model([ox.node(op, ["x", "s"], ["y"], "n")], far), "E0402|E0303|E0312|E0313|E0317|E0501",
+                  [], (3, 4))
     yield Bad("constant_of_2_40_axes", model([ox.node("ConstantOfShape", ["s"], ["y"], "n")], far[1:]),
               "E0402|E0317", ["'n'"], 4)
     yield Bad("slice_of_2_40_axes", model([ox.node("Slice", ["x", "s", "s"], ["y"], "n")], far), "E0303", ["'n'"])
@@ -280,7 +280,7 @@ def late():
         ints("a", [0], []), ints("b", [1 << 50], []), ints("c", [1], [])]), "E0503", ["'y'"], 5)
     yield Bad("gather_out_of_range", one("Gather", ["x", "i"], [ints("i", [9])]), "E0315", ["'n'"])
     yield Bad("one_hot_huge", model([ox.node("OneHot", ["i", "d", "v"], ["y"], "n")], initializers=[
-        ints("i", [0, 1]), ints("d", [1 << 45], []), weights("v", [2])]), "E0503", ["'y'"], 5)
+        ints("i", [0, 1]), ints("d", [1 << 45], []), weights("v", [2])]), "E0503", [], 5)
 
 
 GROUPS = [bad_protobuf, bad_names, bad_operands, bad_shapes, bad_control, bad_growth, late]

@@ -73,12 +73,12 @@ DecodedRows rows_of(const Args& args) {
   const View& x = args.in[0];
   const View& w = args.in[1];
   DecodedRows r = {1,
-            w.shape[0],
-            w.shape[1],
-            static_cast<const float*>(x.data),
-            w.data,
-            nullptr,
-            static_cast<float*>(args.out[0].data)};
+                   w.shape[0],
+                   w.shape[1],
+                   static_cast<const float*>(x.data),
+                   w.data,
+                   nullptr,
+                   static_cast<float*>(args.out[0].data)};
   for (int i = 0; i + 1 < x.rank; ++i) r.m *= x.shape[i];
   if (args.n_in > 2 && args.in[2].present) r.bias = static_cast<const float*>(args.in[2].data);
   return r;

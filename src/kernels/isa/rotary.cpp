@@ -53,7 +53,7 @@ int rotary(const Args& args) noexcept {
       const float* from = static_cast<const float*>(x.data) + at[0];
       float* to = static_cast<float*>(y.data) + row * d;
       (interleaved ? rotary_pairs : rotary_halves)(from, static_cast<const float*>(args.in[1].data) + at[1],
-                                               static_cast<const float*>(args.in[2].data) + at[2], to, r);
+                                                   static_cast<const float*>(args.in[2].data) + at[2], to, r);
       if (r < d) memcpy(to + r, from + r, static_cast<size_t>(d - r) * 4);
     }
   });

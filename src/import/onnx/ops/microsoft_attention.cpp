@@ -85,7 +85,8 @@ X attend(NodeImport& n, const Attention& a, X* scores = nullptr, Scores which = 
   if (!n.b.ok()) return a.q;
   if (scores == nullptr) {
     const Shape causal = a.causal ? Shape{*a.causal} : Shape{};
-    return join_heads(n.b.add1(ops::attention_op, {a.q, a.k, a.v, a.mask}, {a.scale, causal, a.softcap, Shape(), -HUGE_VAL, int64_t{0}}));
+    return join_heads(n.b.add1(ops::attention_op, {a.q, a.k, a.v, a.mask},
+                               {a.scale, causal, a.softcap, Shape(), -HUGE_VAL, int64_t{0}}));
   }
   X s = attention_mask(attention_scores(a.q, a.k, a.scale, a.softcap), a.mask);
   if (a.causal) s = attention_band(s, {.high = *a.causal});
