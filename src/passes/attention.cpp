@@ -9,6 +9,7 @@
 #include "ops/math.h"
 #include "passes/band.h"
 #include "passes/pipeline.h"
+#include "tensor/scalar.h"
 
 namespace tessera::passes {
 namespace {
@@ -122,10 +123,18 @@ class Reader {
   ValueId switched(ValueId v, ValueId other, double factor, Scores& to) const {
     v = uncast(graph_, v);
     other = uncast(graph_, other);
-    if (defined_by(graph_, v, ops::mul_op) == nullptr || defined_by(graph_, other, ops::mul_op) == nullptr)
+    const Tensor* computed = constant_of(graph_, other);
+    if (defined_by(graph_, v, ops::mul_op) == nullptr ||
+        (computed == nullptr && defined_by(graph_, other, ops::mul_op) == nullptr))
       return ir::kNoValue;
     for (size_t i : {0, 1}) {
       const ValueId b = operand_of(graph_, v, i);
+      if (computed != nullptr) {
+        const auto plane = half_plane(graph_, b);
+        const auto fill = plane ? other_side(*plane, *computed) : std::nullopt;
+        if (fill && hide(b, true, *fill * factor, to)) return operand_of(graph_, v, 1 - i);
+        continue;
+      }
       for (size_t j : {0, 1}) {
         const auto fill = number_of(graph_, operand_of(graph_, other, j));
         const ValueId rest = uncast(graph_, operand_of(graph_, other, 1 - j));
@@ -138,6 +147,23 @@ class Reader {
       }
     }
     return ir::kNoValue;
+  }
+
+  // The number that a matrix has where the plane does not hold, when it is 0 where it does.
+  static std::optional<double> other_side(const Affine& plane, const Tensor& matrix) {
+    const size_t rank = matrix.shape().size(), n = plane.factors.size();
+    if (rank < 2 || n < 2 || !plane.constant.is_const()) return std::nullopt;
+    const int64_t rows = matrix.shape()[rank - 2], columns = matrix.shape()[rank - 1];
+    if (matrix.count() != rows * columns) return std::nullopt;
+    std::optional<double> fill;
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < columns; ++j) {
+        const double x = decode(matrix.dtype(), matrix.data(), i * columns + j);
+        const bool holds = plane.factors[n - 2] * i + plane.factors[n - 1] * j + plane.constant.value() >= 0;
+        if (holds ? x != 0 : fill && *fill != x) return std::nullopt;
+        if (!holds) fill = x;
+      }
+    return fill;
   }
 
   const Graph& graph_;
@@ -317,6 +343,15 @@ class Attentions {
   bool hidden_by(ValueId mask, double factor, int rank, Call& call, X& visible) {
     if (call.fill != -kInfinity) return false;
     mask = uncast(graph_, mask);
+    if (const Tensor* matrix = constant_of(graph_, mask)) {
+      bool plain = true, infinite = true;
+      const auto band = diagonals(*matrix, [&](double x) {
+        plain = plain && (x == 0 || x * factor <= kHides);
+        infinite = infinite && (x == 0 || std::isinf(x));
+        return x == 0;
+      });
+      return band && plain && (infinite || band->every_row) && banded(*band, call);
+    }
     if (defined_by(graph_, mask, ops::select_op) == nullptr) return false;
     const auto a = number_of(graph_, operand_of(graph_, mask, 1)), b = number_of(graph_, operand_of(graph_, mask, 2));
     if (!a || !b) return false;
@@ -367,11 +402,23 @@ class Attentions {
         return true;
       }
     }
+    if (const Tensor* matrix = constant_of(graph_, condition))
+      if (const auto band = diagonals(*matrix, [&](double x) { return (x != 0) == holds; });
+          band && banded(*band, call))
+        return true;
     X x = b_.wrap(condition);
     if (x.dtype() != DType::boolean) x = cast(x, DType::boolean);
     if (!holds) x = logical_not(x);
     visible = visible ? logical_and(visible, x) : x;
     return static_cast<int>(x.rank()) <= rank;
+  }
+
+  // Makes the call see these diagonals only, if none are set yet.
+  static bool banded(const Diagonals& band, Call& call) {
+    if ((band.high && !call.causal.empty()) || (band.low && !call.window.empty())) return false;
+    if (band.high) call.causal = {*band.high};
+    if (band.low) call.window = {*band.low};
+    return true;
   }
 
   // [X, T, D] as [b, h, T, D] where X is made of both in all operands, else as one batch of X heads; tells whether the

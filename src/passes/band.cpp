@@ -1,5 +1,7 @@
 #include "passes/band.h"
 
+#include <algorithm>
+
 #include "ir/core_ops.h"
 #include "ops/ops.h"
 #include "tensor/scalar.h"
@@ -15,12 +17,6 @@ using ir::ValueId;
 constexpr int kDepth = 24;
 // Elements of constants that are looked through.
 constexpr int64_t kMaxElements = int64_t{1} << 24;
-
-const Tensor* constant_of(const Graph& graph, ValueId v) {
-  const Node* node = defined_by(graph, v, ir::core::constant);
-  return node == nullptr ? nullptr
-                         : &graph.context().constant(static_cast<uint32_t>(std::get<int64_t>(node->attrs->values[0])));
-}
 
 std::optional<Affine> viewed(Affine base, const ir::View& view) {
   Affine result;
@@ -99,7 +95,7 @@ Affine negated(const Affine& a) {  // sum < 0 is -sum - 1 >= 0
 // A constant of zeroes and ones that is one side of a diagonal of its last two axes.
 std::optional<Affine> triangle(const Tensor& tensor) {
   const size_t rank = tensor.shape().size();
-  if (rank < 2 || tensor.count() > kMaxElements || tensor.dtype() == DType::string) return std::nullopt;
+  if (rank < 2) return std::nullopt;
   const int64_t rows = tensor.shape()[rank - 2], columns = tensor.shape()[rank - 1];
   if (tensor.count() != rows * columns || rows < 2 || columns < 2) return std::nullopt;
   const auto set = [&](int64_t i, int64_t j) { return decode(tensor.dtype(), tensor.data(), i * columns + j); };
@@ -171,6 +167,41 @@ std::optional<Affine> half_plane_of(const Graph& graph, ValueId v, int depth) {
 
 }  // namespace
 
+std::optional<Diagonals> diagonals(const Tensor& tensor, const std::function<bool(double)>& test) {
+  const size_t rank = tensor.shape().size();
+  if (rank < 2) return std::nullopt;
+  const int64_t rows = tensor.shape()[rank - 2], columns = tensor.shape()[rank - 1];
+  if (tensor.count() != rows * columns) return std::nullopt;
+  int64_t high = -rows, low = columns, found = 0, in_rows = 0;
+  for (int64_t i = 0; i < rows; ++i) {
+    bool any = false;
+    for (int64_t j = 0; j < columns; ++j) {
+      if (!test(decode(tensor.dtype(), tensor.data(), i * columns + j))) continue;
+      high = std::max(high, j - i);
+      low = std::min(low, j - i);
+      ++found;
+      any = true;
+    }
+    in_rows += any;
+  }
+  if (found == 0) return std::nullopt;
+  int64_t expected = 0;
+  for (int64_t i = 0; i < rows; ++i)
+    expected += std::max<int64_t>(0, std::min(columns - 1, i + high) - std::max<int64_t>(0, i + low) + 1);
+  if (expected != found) return std::nullopt;
+  Diagonals result{std::nullopt, std::nullopt, in_rows == rows};
+  if (high < columns - 1) result.high = high;
+  if (low > 1 - rows) result.low = low;
+  return result;
+}
+
+const Tensor* constant_of(const Graph& graph, ValueId v) {
+  const Node* node = defined_by(graph, v, ir::core::constant);
+  if (node == nullptr) return nullptr;
+  const Tensor& tensor = graph.context().constant(static_cast<uint32_t>(std::get<int64_t>(node->attrs->values[0])));
+  return tensor.dtype() == DType::string || tensor.count() > kMaxElements ? nullptr : &tensor;
+}
+
 const Node* defined_by(const Graph& graph, ValueId v, const ir::OpDef& op) {
   const ir::NodeId def = graph.value(v).def;
   return def != ir::kNoNode && graph.node(def).op == &op ? &graph.node(def) : nullptr;
@@ -193,8 +224,7 @@ std::optional<double> number_of(const Graph& graph, ValueId v) {
          defined_by(graph, v, ops::cast_op) != nullptr)
     v = operand_of(graph, v, 0);
   const Tensor* tensor = constant_of(graph, v);
-  if (tensor == nullptr || tensor->dtype() == DType::string || tensor->count() < 1 || tensor->count() > kMaxElements)
-    return std::nullopt;
+  if (tensor == nullptr || tensor->count() < 1) return std::nullopt;
   const double first = decode(tensor->dtype(), tensor->data(), 0);
   for (int64_t i = 1; i < tensor->count(); ++i)
     if (decode(tensor->dtype(), tensor->data(), i) != first) return std::nullopt;

@@ -1,6 +1,7 @@
 // Which masks follow from positions alone: causal ones, windows, their offsets symbolic.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -21,6 +22,17 @@ std::optional<Affine> affine(const ir::Graph& graph, ir::ValueId value);
 // `value` is boolean, or a number that is 0 or 1. Range compares, Trilu and triangular constants, under casts, views
 // and negations.
 std::optional<Affine> half_plane(const ir::Graph& graph, ir::ValueId value);
+
+// The diagonals on which the elements of a constant matrix that satisfy `test` lie, when all elements on them do and no
+// others: column - row is at most `high` and at least `low`, each absent where the matrix does not end it.
+struct Diagonals {
+  std::optional<int64_t> high, low;
+  bool every_row;  // has such an element
+};
+std::optional<Diagonals> diagonals(const Tensor& tensor, const std::function<bool(double)>& test);
+
+// The tensor of a constant; nullptr when the value is none, or too large to be looked through.
+const Tensor* constant_of(const ir::Graph& graph, ir::ValueId value);
 
 // The number that every element of the value is.
 std::optional<double> number_of(const ir::Graph& graph, ir::ValueId value);

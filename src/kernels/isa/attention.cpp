@@ -169,11 +169,11 @@ TESSERA_OUTLINE Old weigh(float* scores, int64_t n, const QueryTile& tile, float
 #pragma GCC unroll 2
     for (int64_t j = 0; j < n; ++j) {
       float* at = scores + j * kWidth + x;
-      const Vec e = power_of_two(load(at) - shift);
+      const Vec e = power_of_two((load(at) - shift) * kLog2e);
       store(at, e);
       sum += e;
     }
-    const Vec shrunk = power_of_two(before - shift);
+    const Vec shrunk = power_of_two((before - shift) * kLog2e);
     store(factor + x, shrunk);
     store(tile.top + x, top);
     store(tile.total + x, fma(load(tile.total + x), shrunk, sum));
@@ -279,8 +279,7 @@ void attend(const Attention& a, const Cut& cut, int64_t batch, int64_t head, int
         tiles[i].top[x] = -__builtin_inff();
         tiles[i].total[x] = 0;
         if (!a.sinks.present) continue;
-        tiles[i].top[x] =
-            element_f32(a.sinks.data, a.sinks.type, head * a.sinks.stride[0]) * static_cast<float>(kLog2e);
+        tiles[i].top[x] = element_f32(a.sinks.data, a.sinks.type, head * a.sinks.stride[0]);
         tiles[i].total[x] = 1;
       }
     }
@@ -304,7 +303,8 @@ void attend(const Attention& a, const Cut& cut, int64_t batch, int64_t head, int
     // Hidden keys may be left out where 2^(fill - top) is 0 for every query.
     if (t.exhaustive || !a.fills()) break;
     for (int i = 0; i < count; ++i)
-      for (int64_t x = 0; x < tiles[i].queries; ++x) t.exhaustive = t.exhaustive || !(tiles[i].top[x] > a.fill + 127);
+      for (int64_t x = 0; x < tiles[i].queries; ++x)
+        t.exhaustive = t.exhaustive || !((tiles[i].top[x] - a.fill) * kLog2e > 127);
     if (!t.exhaustive) break;
   }
   for (int i = 0; i < count; ++i) finish_tile(a, batch, head, tiles[i]);

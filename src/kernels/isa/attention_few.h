@@ -179,11 +179,11 @@ TESSERA_OUTLINE void weigh_few(const Part& p, int64_t row, int64_t n) {
   const float top = max_lanes(most), shift = top == -__builtin_inff() ? 0 : top;
   Vec sum = {};
   for (int64_t j = 0; j < n; j += kLanes) {
-    const Vec e = power_of_two(load(s + j) - shift);
+    const Vec e = power_of_two((load(s + j) - shift) * kLog2e);
     store(s + j, e);
     sum += e;
   }
-  p.factor[row] = power_of_two(splat(p.top[row] - shift))[0];
+  p.factor[row] = power_of_two(splat((p.top[row] - shift) * kLog2e))[0];
   p.total[row] = p.total[row] * p.factor[row] + sum_lanes(sum);
   p.top[row] = top;
 }
@@ -315,7 +315,7 @@ inline void attend_part(const Attention& a, int64_t batch, int64_t group, int64_
     for (int64_t d = 0; d < a.depth; ++d)
       q[i * depth + d] = element_f32(a.q.data, a.q.type, at + d * a.q.stride[3]) * a.scale;
     if (part == 0 && a.sinks.present) {
-      top[i] = element_f32(a.sinks.data, a.sinks.type, head * a.sinks.stride[0]) * static_cast<float>(kLog2e);
+      top[i] = element_f32(a.sinks.data, a.sinks.type, head * a.sinks.stride[0]);
       total[i] = 1;
     }
   }
@@ -340,7 +340,7 @@ inline void merge_parts(const Attention& a, int64_t batch, int64_t group, int64_
   float total = 0;
   for (int64_t c = 0; c < count; ++c) {
     const float* part = parts + c * step;
-    const float factor = power_of_two(splat(part[rows * a.width + row] - shift))[0];
+    const float factor = power_of_two(splat((part[rows * a.width + row] - shift) * kLog2e))[0];
     total += factor * part[rows * (a.width + 1) + row];
     for (int64_t e = 0; e < a.width; ++e) sums[e] += factor * part[row * a.width + e];
   }

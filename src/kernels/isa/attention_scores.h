@@ -6,8 +6,8 @@
 
 namespace {
 
-// Scores, caps and fills are kept times log2 e: the weights are then powers of two.
-constexpr double kLog2e = 1.4426950408889634;
+// e^(s - top) is 2^((s - top) log2 e). Scores stay as they are: large ones times log2 e would lose their differences.
+constexpr float kLog2e = 1.44269504f;
 
 // An operand that broadcasts to [B, H, T, S].
 struct Mask {
@@ -20,8 +20,8 @@ struct Attention {
   int64_t batch, heads, groups, queries, keys, depth, width;  // B, H, G, T, S, D, E
   tessera::kernels::View q, k, v, lengths, q_segments, k_segments, sinks;
   Mask hides, adds[2];
-  float scale;      // of q: the scores come out times log2 e, or, when there is a cap, as shares of it
-  float cap, fill;  // times log2 e; a cap of 0 is none
+  float scale;      // of q; where there is a cap, the scores come out as shares of it
+  float cap, fill;  // a cap of 0 is none
   bool has_high, has_low;
   int64_t high, low;  // query i sees the keys i + low ... i + high
   void* y;
@@ -67,9 +67,9 @@ inline Attention attention_of(const tessera::kernels::Args& args) {
   a.keys = a.k.shape[2];
   a.width = a.v.shape[3];
   const double cap = args.attrs[2].f;
-  a.scale = static_cast<float>(cap == 0 ? args.attrs[0].f * kLog2e : args.attrs[0].f / cap);
-  a.cap = static_cast<float>(cap * kLog2e);
-  a.fill = static_cast<float>(args.attrs[4].f * kLog2e);
+  a.scale = static_cast<float>(cap == 0 ? args.attrs[0].f : args.attrs[0].f / cap);
+  a.cap = static_cast<float>(cap);
+  a.fill = static_cast<float>(args.attrs[4].f);
   a.has_high = args.attrs[1].length > 0;
   a.has_low = args.attrs[3].length > 0;
   // Any reach beyond all queries and keys means the same; inside, differences fit 32 bits.
@@ -127,7 +127,7 @@ struct RowFacts {
   bool plain = true;   // all others are left as they are
 };
 
-// What is added to the scores of one query with keys [key, key + n), times log2 e; hidden_mark() where hidden.
+// What is added to the scores of one query with keys [key, key + n); hidden_mark() where hidden.
 TESSERA_OUTLINE RowFacts mask_row(const Attention& a, int64_t batch, int64_t head, int64_t query, int64_t key,
                                   int64_t n, float* out) {
   const auto start = [&](const Mask& m) {
@@ -138,16 +138,14 @@ TESSERA_OUTLINE RowFacts mask_row(const Attention& a, int64_t batch, int64_t hea
   for (const Mask& mask : a.adds) {
     if (mask.data == nullptr) continue;
     const int64_t at = start(mask), step = mask.stride[3];
-    const float factor = static_cast<float>(kLog2e);
     if (mask.type == tessera::kernels::kF32 && step == 1) {
       const float* row = static_cast<const float*>(mask.data) + at;
       if (any)
-        for (int64_t j = 0; j < n; ++j) out[j] += row[j] * factor;
+        for (int64_t j = 0; j < n; ++j) out[j] += row[j];
       else
-        for (int64_t j = 0; j < n; ++j) out[j] = row[j] * factor;
+        for (int64_t j = 0; j < n; ++j) out[j] = row[j];
     } else {
-      for (int64_t j = 0; j < n; ++j)
-        out[j] = (any ? out[j] : 0) + element_f32(mask.data, mask.type, at + j * step) * factor;
+      for (int64_t j = 0; j < n; ++j) out[j] = (any ? out[j] : 0) + element_f32(mask.data, mask.type, at + j * step);
     }
     any = true;
   }
