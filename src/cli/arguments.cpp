@@ -3,6 +3,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <charconv>
 
 #include "base/file.h"
@@ -40,6 +41,9 @@ void add_compiling(CLI::App& app, Draft& draft) {
                  "optimisation level: 0 none, 1 clean-up, 2 fusion (default), 3 slow searches")
       ->check(CLI::Range(0, 3))
       ->type_name("0..3");
+  app.add_option("--precision", options.precision,
+                 "of layers: keep (default), bf16, f16, int8-dynamic, strict, or a JSON file of rules by kind and name")
+      ->type_name("WORD|FILE");
   app.add_flag("--strict", options.strict, "only rewrites that keep every bit");
   app.add_flag("--approximate", options.approximate, "also rules whose two sides are only nearly equal");
   app.add_option("--rules", draft.rules, "a file of rewrite rules of your own: docs/rules.md")->type_name("FILE");
@@ -334,6 +338,13 @@ Result<std::variant<Arguments, Reply>> parse_arguments(int argc, const char* con
     TESSERA_ASSIGN(const std::shared_ptr<const MappedFile> file, MappedFile::open(draft.rules));
     const auto bytes = file->bytes();
     draft.arguments.session.compile.rules.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  std::string& precision = draft.arguments.session.compile.precision;
+  constexpr std::string_view kWords[] = {"", "keep", "bf16", "f16", "int8-dynamic", "strict"};
+  if (std::find(std::begin(kWords), std::end(kWords), precision) == std::end(kWords)) {
+    TESSERA_ASSIGN(const std::shared_ptr<const MappedFile> file, MappedFile::open(precision));
+    const auto bytes = file->bytes();
+    precision.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   }
   return std::move(draft.arguments);
 }

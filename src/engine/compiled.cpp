@@ -8,6 +8,7 @@
 #include "compile/lower.h"
 #include "engine/check_step.h"
 #include "engine/host.h"
+#include "engine/precision.h"
 #include "kernels/dispatch.h"
 #include "plan/kernel_desc.h"
 #include "plan/pack.h"
@@ -82,7 +83,9 @@ Status pack(plan::Plan& plan, const CompileOptions& options) {
 Result<passes::PipelineOptions> pipeline_of(const tessera::CompileOptions& options) {
   passes::PipelineOptions pipeline;
   pipeline.level = options.optimisation;
-  pipeline.strict = options.strict;
+  TESSERA_ASSIGN(PrecisionPolicy precision, parse_precision(options.precision));
+  pipeline.strict = options.strict || precision.strict;
+  pipeline.precision = std::move(precision.rules);
   pipeline.approximate = options.approximate;
   pipeline.exact_activations = options.exact_activations;
   if (!options.rules.empty()) {
