@@ -53,13 +53,15 @@ int parse_byte_token(std::string_view token) {
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-std::optional<std::array<uint32_t, 256>> find_byte_tokens(const Vocabulary& vocabulary) {
-  std::array<uint32_t, 256> ids;
-  for (size_t byte = 0; byte < 256; ++byte) {
-    ids[byte] = vocabulary.find(fmt::format("<0x{:02X}>", byte));
-    if (ids[byte] == Vocabulary::kNone) return std::nullopt;
-  }
+ByteTokens find_byte_tokens(const Vocabulary& vocabulary) {
+  ByteTokens ids;
+  for (size_t byte = 0; byte < 256; ++byte) ids[byte] = vocabulary.find(fmt::format("<0x{:02X}>", byte));
   return ids;
+}
+
+bool covers(const ByteTokens& tokens, std::string_view bytes) {
+  return std::all_of(bytes.begin(), bytes.end(),
+                     [&](char c) { return tokens[static_cast<unsigned char>(c)] != Vocabulary::kNone; });
 }
 
 namespace {
@@ -242,7 +244,7 @@ class Bpe : public Model {
       }
       if (const uint32_t id = vocabulary_.find(token); id != Vocabulary::kNone) {
         symbols.push_back({id, {at, end}});
-      } else if (byte_tokens_) {
+      } else if (byte_tokens_ && covers(*byte_tokens_, token)) {
         for (char c : token) symbols.push_back({(*byte_tokens_)[static_cast<unsigned char>(c)], {at, end}});
       } else {
         add_unknown({at, end}, symbols);
@@ -262,7 +264,7 @@ class Bpe : public Model {
   MergeTable merges_;
   BpeRules rules_;
   std::array<uint32_t, 256> byte_ids_{};
-  std::optional<std::array<uint32_t, 256>> byte_tokens_;
+  std::optional<ByteTokens> byte_tokens_;
 };
 
 }  // namespace

@@ -31,8 +31,11 @@ class Model {
 };
 using ModelPtr = std::unique_ptr<const Model>;
 
-// Ids of "<0x00>" ... "<0xFF>", where the vocabulary has them all.
-std::optional<std::array<uint32_t, 256>> find_byte_tokens(const Vocabulary& vocabulary);
+// Ids of "<0x00>" ... "<0xFF>"; Vocabulary::kNone for those that the vocabulary lacks.
+using ByteTokens = std::array<uint32_t, 256>;
+ByteTokens find_byte_tokens(const Vocabulary& vocabulary);
+// Whether there is a token for each of the bytes.
+bool covers(const ByteTokens& tokens, std::string_view bytes);
 // "<0x0A>" is 10; -1 for all else, "<0x-1>" among them.
 int parse_byte_token(std::string_view token);
 

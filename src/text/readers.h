@@ -6,10 +6,17 @@
 
 #include "text/tokenizer_state.h"
 
+namespace tessera::gguf {
+class File;
+}
+
 namespace tessera::text {
 
 // tokenizer.json: all but special ids and chat templates.
 Status read_tokenizer_json(std::string_view text, TokenizerState& state);
+
+// The metadata of a GGUF file: all.
+Status read_gguf_tokenizer(const gguf::File& file, TokenizerState& state);
 
 // tokenizer_config.json: the special tokens' texts and flags, and the chat templates.
 struct TokenizerConfig {
@@ -29,6 +36,10 @@ Status read_tokenizer_config(std::string_view text, TokenizerConfig& config);
 
 // {"text": id}: the tokens of added_tokens.json.
 Status read_added_tokens_file(std::string_view text, TokenizerConfig& config);
+
+// What surrounds a text: bos A eos; in a pair `between` stands before the second text where no eos ends the first.
+void make_frame(std::optional<TokenId> before, std::optional<TokenId> behind, std::optional<TokenId> between,
+                int32_t second_type, Frame& frame);
 
 // Finds the ids of the special tokens that the config names.
 void name_special_tokens(const TokenizerConfig& config, TokenizerState& state);

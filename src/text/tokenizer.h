@@ -17,6 +17,10 @@
 #include "tessera/error.h"
 #include "text/unicode.h"
 
+namespace tessera::gguf {
+class File;
+}
+
 namespace tessera::text {
 
 using TokenId = int32_t;
@@ -57,12 +61,14 @@ struct TokenizerState;  // tokenizer_state.h
 class Tokenizer {
  public:
   // A model's folder, a tokenizer.json, a SentencePiece model or a GGUF file. In a folder tokenizer.json stands before
-  // tokenizer.model, spiece.model, sentencepiece.bpe.model, then vocab.json + merges.txt, then vocab.txt;
-  // tokenizer_config.json, special_tokens_map.json, added_tokens.json and chat_template.jinja are read beside them.
+  // tokenizer.model, spiece.model and sentencepiece.bpe.model; tokenizer_config.json, special_tokens_map.json,
+  // added_tokens.json and chat_template.jinja are read beside them.
   // E0101, E0104, E0209 for files that contradict themselves, E0402 for parts that Tessera does not know.
   static Result<Tokenizer> load(const std::string& path);
   // Of parts that a reader of this folder has put together.
   explicit Tokenizer(TokenizerState state);
+  // From the metadata of a GGUF file.
+  static Result<Tokenizer> from_gguf(const gguf::File& file);
   // From the texts of tokenizer.json and tokenizer_config.json (may be empty).
   static Result<Tokenizer> from_json(std::string_view tokenizer, std::string_view config = {});
 

@@ -5,7 +5,9 @@
 
 #include "base/file.h"
 #include "base/result.h"
+#include "formats/gguf.h"
 #include "text/readers.h"
+#include "text/sentencepiece.h"
 
 namespace tessera::text {
 namespace {
@@ -69,11 +71,72 @@ Result<Tokenizer> load_json(const std::string& path, const std::string& folder) 
   return finish(std::move(state), std::move(config));
 }
 
+// The special tokens that a configuration names, with the ids that the model has for them.
+std::vector<AddedToken> added_by(const TokenizerConfig& config, const SentencePieceModel& model) {
+  std::vector<AddedToken> added = config.added;
+  for (const TokenizerConfig::Named& named : config.special) {
+    const auto same = [&](const AddedToken& token) { return token.content == named.token.content; };
+    if (std::any_of(added.begin(), added.end(), same)) continue;
+    const auto piece = std::find(model.pieces.begin(), model.pieces.end(), named.token.content);
+    if (piece == model.pieces.end()) continue;
+    added.push_back(named.token);
+    added.back().id = static_cast<uint32_t>(piece - model.pieces.begin());
+    added.back().special = true;
+  }
+  return added;
+}
+
+// The frame is the model's class's: a .model file does not tell.
+Status frame_sentencepiece(const TokenizerConfig& config, TokenizerState& state) {
+  const std::string_view name = config.tokenizer_class;
+  if (name.starts_with("XLMRoberta") || name.starts_with("Camembert") || name.starts_with("MBart"))
+    return fail(Code::unsupported_feature,
+                "the ids of {} are not those of its SentencePiece model: tokenizer.json is needed", name);
+  const bool llama = name.starts_with("Llama") || name.starts_with("CodeLlama") || name.starts_with("Gemma");
+  const bool t5 = name.starts_with("T5") || name.starts_with("MT5");
+  const bool bos = config.add_bos.value_or(llama), eos = config.add_eos.value_or(t5);
+  make_frame(bos ? state.special.bos : std::nullopt, eos ? state.special.eos : std::nullopt,
+             bos ? state.special.bos : std::nullopt, llama ? 1 : 0, state.frame);
+  return {};
+}
+
+Result<Tokenizer> load_sentencepiece(const std::string& path, const std::string& folder) {
+  TESSERA_ASSIGN(const auto file, MappedFile::open(path));
+  TokenizerConfig config;
+  TESSERA_TRY(read_configs(folder, config));
+  TESSERA_ASSIGN(SentencePieceModel model, parse_sentencepiece(file->text()));
+  model.added = added_by(config, model);
+  TokenizerState state;
+  state.special.bos = model.bos;
+  state.special.eos = model.eos;
+  state.special.unk = model.unk;
+  state.special.pad = model.pad;
+  TESSERA_ASSIGN(state.engine, make_sentencepiece_engine(std::move(model)));
+  TESSERA_TRY(frame_sentencepiece(config, state));
+  return finish(std::move(state), std::move(config));
+}
+
+Result<Tokenizer> load_gguf(const std::string& path) {
+  TESSERA_ASSIGN(const gguf::File file, gguf::File::open(path));
+  return Tokenizer::from_gguf(file);
+}
+
+constexpr const char* kSentencePieceNames[] = {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model"};
+
 Result<Tokenizer> load_path(const std::string& path) {
   if (is_folder(path)) {
     if (const std::string json = path + "/tokenizer.json"; is_file(json)) return load_json(json, path);
-    return fail(Code::file_not_found, "'{}' has no tokenizer.json", path);
+    for (const char* name : kSentencePieceNames)
+      if (const std::string model = path + "/" + name; is_file(model)) return load_sentencepiece(model, path);
+    return fail(Code::file_not_found, "'{}' has neither tokenizer.json nor a SentencePiece model", path);
   }
+  TESSERA_ASSIGN(const auto file, MappedFile::open(path));
+  const std::string_view text = file->text();
+  if (text.starts_with("GGUF")) return load_gguf(path);
+  // A SentencePiece model begins with the field of its first piece; JSON with a brace, perhaps behind spaces.
+  if (text.starts_with('\n') && text.size() > 2 && text.substr(1, 8).find('\n') != std::string_view::npos &&
+      !path.ends_with(".json"))
+    return load_sentencepiece(path, folder_of(path));
   return load_json(path, folder_of(path));
 }
 
@@ -85,6 +148,12 @@ Result<Tokenizer> Tokenizer::load(const std::string& path) {
     return tl::unexpected<Error>(
         std::move(tokenizer).error().within(fmt::format("loading the tokenizer of '{}'", path)));
   return tokenizer;
+}
+
+Result<Tokenizer> Tokenizer::from_gguf(const gguf::File& file) {
+  TokenizerState state;
+  TESSERA_TRY(read_gguf_tokenizer(file, state));
+  return Tokenizer(std::move(state));
 }
 
 Result<Tokenizer> Tokenizer::from_json(std::string_view tokenizer, std::string_view config) {

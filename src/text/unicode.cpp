@@ -70,6 +70,11 @@ uint32_t to_lower(uint32_t c) {
   }
 }
 
+uint32_t to_upper(uint32_t c) {
+  if (c < 0x80) return c >= 'a' && c <= 'z' ? c - 32 : c;
+  return static_cast<uint32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c)));
+}
+
 void append_lower(std::string& out, uint32_t c) {
   append_utf8(out, to_lower(c));
   if (c == 0x130) append_utf8(out, 0x307);

@@ -81,6 +81,8 @@ bool is_ascii_punctuation(uint32_t code_point);
 inline bool is_punctuation(uint32_t c) { return is_ascii_punctuation(c) || in(c, kPunctuation); }
 // The simple lower case. U+0130 alone has two code points: see append_lower.
 uint32_t to_lower(uint32_t code_point);
+// The simple upper case.
+uint32_t to_upper(uint32_t code_point);
 // Appends the lower case of one code point, without regard to its neighbours.
 void append_lower(std::string& out, uint32_t code_point);
 

@@ -136,7 +136,8 @@ class Unigram : public Model {
   Status put(std::string_view text, const ModelToken& token, std::vector<ModelToken>& out) const {
     if (token.id != kUnknown) {
       out.push_back(token);
-    } else if (byte_tokens_) {
+    } else if (byte_tokens_ &&
+               covers(*byte_tokens_, text.substr(token.span.begin, token.span.end - token.span.begin))) {
       for (uint32_t i = token.span.begin; i < token.span.end; ++i)
         out.push_back({(*byte_tokens_)[static_cast<unsigned char>(text[i])], token.span});
     } else if (rules_.unknown) {
@@ -151,7 +152,7 @@ class Unigram : public Model {
   Trie trie_;
   UnigramRules rules_;
   double unknown_score_ = 0;
-  std::optional<std::array<uint32_t, 256>> byte_tokens_;
+  std::optional<ByteTokens> byte_tokens_;
 };
 
 class WordLevel : public Model {

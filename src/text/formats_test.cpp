@@ -1,0 +1,207 @@
+// Tokenizers of SentencePiece and GGUF files, and chat templates.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/test_folder.h"
+#include "formats/gguf.h"
+#include "formats/protobuf.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace tessera::text {
+namespace {
+
+std::string slurp(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+std::vector<std::string> cut(const std::string& text, const std::string& by) {
+  std::vector<std::string> parts;
+  size_t done = 0;
+  for (size_t at = text.find(by); at != std::string::npos; at = text.find(by, done)) {
+    parts.push_back(text.substr(done, at - done));
+    done = at + by.size();
+  }
+  parts.push_back(text.substr(done));
+  return parts;
+}
+
+TEST(TokenizerFiles, VectorsOfSharedData) {
+  const std::string folder = "../shared/data/tokenizers";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is absent";
+  size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string path = entry.path().string();
+    if (!path.ends_with(".gguf")) continue;
+    ++files;
+    const auto tokenizer = Tokenizer::load(path);
+    ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
+    const auto texts = cut(slurp(path + ".inp"), "\n__ggml_vocab_test__\n");
+    const auto lines = cut(slurp(path + ".out"), "\n");
+    ASSERT_GE(lines.size(), texts.size());
+    for (size_t i = 0; i < texts.size(); ++i) {
+      std::vector<TokenId> wanted;
+      std::istringstream line(lines[i]);
+      for (TokenId id = 0; line >> id;) wanted.push_back(id);
+      const auto ids = tokenizer->encode_ids(texts[i]);
+      ASSERT_TRUE(ids);
+      EXPECT_EQ(*ids, wanted) << path << ": '" << texts[i] << "'";
+    }
+  }
+  EXPECT_GT(files, 0u);
+}
+
+// The same model as .model file beside its configuration, and in a GGUF.
+TEST(TokenizerFiles, SentencePieceEqualsGguf) {
+  const std::string folder = "../shared/data/stories260k";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is absent";
+  for (const std::string& path : {folder, folder + "/stories260k-f32.gguf"}) {
+    const auto tokenizer = Tokenizer::load(path);
+    ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
+    const auto encoding = tokenizer->encode("Once upon a time", {.offsets = true});
+    ASSERT_TRUE(encoding);
+    EXPECT_EQ(encoding->ids, (std::vector<TokenId>{1, 403, 407, 261, 378}));
+    EXPECT_EQ(encoding->offsets, (std::vector<Span>{{0, 0}, {0, 4}, {4, 9}, {9, 11}, {11, 16}}));
+    EXPECT_EQ(tokenizer->special().bos, 1);
+    EXPECT_EQ(tokenizer->decode(encoding->ids), "Once upon a time");
+    for (const std::string text : {"  two  spaces", "é 東京 \xF0\x9F\x98\x80", "tab\tline\n"})
+      EXPECT_EQ(tokenizer->decode(*tokenizer->encode_ids(text)), text);
+    // Bytes of a character: the last stands for it.
+    const auto bytes = tokenizer->encode("\xF0\x9F\x98\x80", {.frame = false, .offsets = true});
+    EXPECT_EQ(bytes->offsets.back(), (Span{0, 4}));
+    EXPECT_EQ(bytes->offsets[bytes->offsets.size() - 2], (Span{0, 0}));
+  }
+}
+
+std::string piece(const std::string& text, float score, int type) {
+  protobuf::Writer message;
+  message.string(1, text);
+  message.float32(2, score);
+  message.varint(3, static_cast<uint64_t>(type));
+  return message.result();
+}
+
+TEST(TokenizerFiles, UnigramModel) {
+  protobuf::Writer file;
+  const auto add = [&](const std::string& text, float score, int type) { file.string(1, piece(text, score, type)); };
+  add("<unk>", 0, 2);
+  add("<s>", 0, 3);
+  add("▁", -3, 1);
+  add("▁ab", -2, 1);
+  add("a", -4, 1);
+  add("b", -4, 1);
+  add("XY", 0, 4);
+  const TestFolder folder;
+  const auto tokenizer = Tokenizer::load(folder.put("spiece.model", file.result()));
+  ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
+  const auto encoding = tokenizer->encode("  ab  bXYqq", {.offsets = true});
+  ASSERT_TRUE(encoding);
+  EXPECT_EQ(encoding->ids, (std::vector<TokenId>{3, 2, 5, 6, 0}));
+  EXPECT_EQ(encoding->offsets, (std::vector<Span>{{2, 4}, {4, 6}, {6, 7}, {7, 9}, {9, 11}}));
+  std::string cut_off = file.result();
+  cut_off.resize(cut_off.size() - 3);
+  EXPECT_FALSE(Tokenizer::load(folder.put("cut.model", cut_off)));
+}
+
+TEST(TokenizerFiles, RefusesGgufThatContradictsItself) {
+  const TestFolder folder;
+  const std::vector<std::string> tokens = {"<unk>", "a", "b"};
+  const auto load = [&](auto change) {
+    gguf::Writer writer;
+    writer.set_string("tokenizer.ggml.model", "llama");
+    writer.set_strings("tokenizer.ggml.tokens", tokens);
+    writer.set_i32s("tokenizer.ggml.token_type", std::vector<int32_t>{2, 1, 1});
+    change(writer);
+    EXPECT_TRUE(writer.write(folder / "x.gguf"));
+    const auto tokenizer = Tokenizer::load(folder / "x.gguf");
+    return tokenizer ? std::string("loaded") : code_name(tokenizer.error().code);
+  };
+  EXPECT_EQ(load([](auto&) {}), "loaded");
+  EXPECT_EQ(load([](auto& w) { w.set_string("tokenizer.ggml.model", "magic"); }), "E0402");
+  EXPECT_EQ(load([](auto& w) { w.set_f32s("tokenizer.ggml.scores", std::vector<float>{1}); }), "E0209");
+  EXPECT_EQ(load([](auto& w) { w.set_i32s("tokenizer.ggml.token_type", std::vector<int32_t>{1, 1, 9}); }), "E0209");
+  EXPECT_EQ(load([](auto& w) { w.set_u32("tokenizer.ggml.bos_token_id", 3); }), "E0209");
+  EXPECT_EQ(load([](auto& w) { w.set_u32("tokenizer.ggml.tokens", 3); }), "E0302");
+}
+
+struct Rendered {
+  const char* source;
+  const char* wanted;
+};
+
+TEST(ChatTemplate, Renders) {
+  const auto context =
+      Value::parse_json(R"({"messages": [{"role": "user", "content": " Hi "}, {"role": "assistant", "content": "é"}],
+                                            "n": 3, "flag": true, "tools": null, "d": {"b": 1, "a": "x\"y"}})");
+  ASSERT_TRUE(context);
+  const Rendered cases[] = {
+      {"{% for m in messages %}\n<{{ m.role }}>{{ m['content'] | trim }}\n{% endfor %}\n", "<user>Hi\n<assistant>é\n"},
+      {"a\n  {% if flag %}\n  b\n  {% endif %}\nc", "a\n  b\nc"},
+      {"a {%- if flag -%} b {%- endif -%} c", "abc"},
+      {"{% set ns = namespace(x=0) %}{% for i in range(n) %}{% set ns.x = ns.x + i %}{% endfor %}{{ ns.x }}", "3"},
+      {"{% macro f(a, b='z') %}[{{ a }}{{ b }}]{% endmacro %}{{ f(1) }}{{ f(1, b=2) }}", "[1z][12]"},
+      {"{{ messages[-1].content ~ messages[::-1][0].role }}", "éassistant"},
+      {"{{ d | tojson }} {{ tools }}{{ missing }}{{ flag }}", "{\"b\": 1, \"a\": \"x\\\"y\"} true"},
+      {"{{ d | tojson(indent=2) }}", "{\n  \"b\": 1,\n  \"a\": \"x\\\"y\"\n}"},
+      {"{% for m in messages if m.role == 'user' %}{{ loop.index }}{{ loop.last }}{% else %}none{% endfor %}", "1true"},
+      {"{{ 'a,b'.split(',') | join('-') }} {{ 'Abc'[1:] }} {{ 'x' in d }} {{ 'a' in d and not false }}",
+       "a-b bc false true"},
+      {"{{ messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | first }}|", " Hi |"},
+      {"{{ 'yes' if tools is not none and tools is defined else 'no' }} {{ 7 // 2 }} {{ -7 % 3 }} {{ 1 + 2 * 3 }}",
+       "no 3 2 7"},
+      {"{% for k, v in d.items() %}{{ k }}={{ v }};{% endfor %}{# note #}", "b=1;a=x\"y;"},
+      {"{% set x %}in{% endset %}{{ x | upper }}{% for i in [1,2,3] %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% "
+       "endfor %}",
+       "IN1"},
+      {"{{ strftime_now('%Y') }}", "2023"},
+  };
+  for (const Rendered& c : cases) {
+    const auto parsed = ChatTemplate::parse(c.source);
+    ASSERT_TRUE(parsed) << parsed.error().to_string();
+    const auto text = parsed->render(*context, {.now = 1700000000});
+    ASSERT_TRUE(text) << c.source << "\n" << text.error().to_string();
+    EXPECT_EQ(*text, c.wanted) << c.source;
+  }
+}
+
+TEST(ChatTemplate, RefusesWithTheLine) {
+  const std::pair<const char*, const char*> unparsed[] = {
+      {"a\n{% include 'x' %}", "line 2"},
+      {"{{ a | frobnicate }}", "frobnicate"},
+      {"{% if a %}", "endif"},
+      {"{{ a", "line 1"},
+      {"\n\n{{ a b }}", "line 3"},
+  };
+  for (const auto& [source, part] : unparsed) {
+    const auto parsed = ChatTemplate::parse(source);
+    ASSERT_FALSE(parsed) << source;
+    EXPECT_EQ(parsed.error().code, Code::template_syntax);
+    EXPECT_NE(parsed.error().message.find(part), std::string::npos) << parsed.error().message;
+  }
+  std::string deep = "{{ ";
+  deep.append(100000, '(');
+  EXPECT_FALSE(ChatTemplate::parse(deep));
+  const std::pair<const char*, Code> failing[] = {
+      {"{{ raise_exception('no system') }}", Code::template_failed},
+      {"{{ missing.role }}", Code::template_failed},
+      {"{% for i in range(2000000000) %}{% endfor %}", Code::iteration_limit},
+      {"{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(200) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
+       Code::iteration_limit},
+      {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", Code::iteration_limit},
+  };
+  for (const auto& [source, code] : failing) {
+    const auto parsed = ChatTemplate::parse(source);
+    ASSERT_TRUE(parsed) << parsed.error().to_string();
+    const auto text = parsed->render(Value::dict({}));
+    ASSERT_FALSE(text) << source;
+    EXPECT_EQ(text.error().code, code) << text.error().to_string();
+  }
+}
+
+}  // namespace
+}  // namespace tessera::text
