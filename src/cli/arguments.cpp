@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/result.h"
+#include "engine/quantize.h"
 #include "tessera/tessera.h"
 
 namespace tessera::cli {
@@ -263,6 +264,19 @@ const CommandSpec kCommands[] = {
        app.add_option("--filter", draft.arguments.filter, "run only the cases whose names match")->type_name("GLOB");
        add_running(app, draft);
        add_reference(app, draft);
+       add_json(app, draft);
+     }},
+    {"quantize", "Write a GGUF file's weights in smaller types",
+     "tessera quantize model-bf16.gguf -o model-q4.gguf --type Q4_K_M",
+     [](CLI::App& app, Draft& draft) {
+       app.add_option("MODEL", draft.arguments.subject, "a GGUF file")->required();
+       app.add_option("-o,--output", draft.arguments.output, "the GGUF file to write")->required()->type_name("FILE");
+       app.add_option("--type", draft.arguments.type,
+                      fmt::format("types of the weights (default Q4_K_M): {}", fmt::join(engine::recipes(), " ")))
+           ->type_name("TYPE");
+       app.add_option("--threads", draft.arguments.session.threads, "threads (default: as many as there are cores)")
+           ->check(CLI::Range(1, 1024))
+           ->type_name("N");
        add_json(app, draft);
      }},
     {"ops", "List the operators", "tessera ops --json", add_json},

@@ -40,9 +40,10 @@ struct Arguments {
   std::vector<std::string> inputs;
   std::vector<DimRange> dims;
   SessionOptions session;
-  std::string output;  // compile: the artifact; run: the folder
+  std::string output;  // compile: the artifact; run: the folder; quantize: the file
   std::string skips;
   std::string filter = "*";
+  std::string type = "Q4_K_M";  // quantize: the types of the weights
   int runs = 20;
   double tolerance = 0;  // 0: what the types allow
   uint64_t seed = 1;

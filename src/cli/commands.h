@@ -16,6 +16,7 @@ Result<int> bench(const Arguments& arguments);
 Result<int> bench_language(const Arguments& arguments);  // of bench, for language models
 Result<int> verify(const Arguments& arguments);
 Result<int> conformance(const Arguments& arguments);
+Result<int> quantize(const Arguments& arguments);
 Result<int> ops(const Arguments& arguments);
 Result<int> info(const Arguments& arguments);
 Result<int> explain(const Arguments& arguments);

@@ -36,6 +36,7 @@ constexpr Command kCommands[] = {
     {"embed", embed},
     {"generate", generate},
     {"perplexity", perplexity},
+    {"quantize", quantize},
 };
 
 // The first SIGINT asks; a second one kills, should something not listen.

@@ -82,13 +82,13 @@ GgmlType type_for(const Recipe& recipe, const gguf::TensorInfo& info, int64_t la
   return fitting(type, info.shape.back(), info.type);
 }
 
-// Squares of what rounding moved, and of the values, over at most some elements spread over the tensor.
+// Squares of what rounding moved, and of the values.
 struct Squares {
   double moved = 0, all = 0;
 };
-Status compare(const Tensor& before, const Tensor& after, Squares& squares) {
-  TESSERA_ASSIGN(const Tensor a, convert_weights(before, DType::f32));
-  TESSERA_ASSIGN(const Tensor b, convert_weights(after, DType::f32));
+Status compare(const Tensor& before, const Tensor& after, ThreadPool* pool, Squares& squares) {
+  TESSERA_ASSIGN(const Tensor a, convert_weights(before, DType::f32, pool));
+  TESSERA_ASSIGN(const Tensor b, convert_weights(after, DType::f32, pool));
   for (int64_t i = 0; i < a.count(); ++i) {
     const double x = static_cast<double>(a.as<float>()[i]), y = static_cast<double>(b.as<float>()[i]);
     squares.moved += (x - y) * (x - y);
@@ -106,8 +106,12 @@ std::vector<std::string_view> recipes() {
 }
 
 Result<QuantizeReport> quantize_gguf(const std::string& from, const std::string& to, const QuantizeOptions& options) {
-  const auto* recipe =
-      std::find_if(std::begin(kRecipes), std::end(kRecipes), [&](const Recipe& r) { return r.name == options.recipe; });
+  std::string wanted = options.recipe;
+  std::transform(wanted.begin(), wanted.end(), wanted.begin(),
+                 [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
+  const auto* recipe = std::find_if(std::begin(kRecipes), std::end(kRecipes), [&](const Recipe& r) {
+    return r.name == wanted || r.name == wanted + "_M";  // "Q4_K" is its middle mix
+  });
   if (recipe == std::end(kRecipes)) {
     const std::vector<std::string_view> names = recipes();
     return fail(Code::usage, "there is no type '{}': {}", options.recipe, fmt::join(names, " "));
@@ -142,8 +146,8 @@ Result<QuantizeReport> quantize_gguf(const std::string& from, const std::string&
       TESSERA_ASSIGN(Tensor tensor, file.tensor(info));
       const std::optional<DType> wanted = gguf::to_dtype(type);
       if (!wanted || *wanted == tensor.dtype()) return tensor;
-      TESSERA_ASSIGN(Tensor made, convert_weights(tensor, *wanted));
-      TESSERA_TRY(compare(tensor, made, squares[index]));
+      TESSERA_ASSIGN(Tensor made, convert_weights(tensor, *wanted, options.pool));
+      TESSERA_TRY(compare(tensor, made, options.pool, squares[index]));
       return made;
     });
   }

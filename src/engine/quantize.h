@@ -11,7 +11,7 @@
 namespace tessera::engine {
 
 struct QuantizeOptions {
-  std::string recipe;          // "Q4_K_M", "Q8_0", ...: see recipes()
+  std::string recipe;          // "Q4_K_M", "q8_0", ...: see recipes(); "Q4_K" is "Q4_K_M"
   ThreadPool* pool = nullptr;  // null: one thread
   // Told before each tensor; stops the work when it returns an error.
   std::function<Status(size_t tensor, size_t of)> progress = {};

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/thread_pool.h"
 #include "tensor/block_codes.h"
 #include "tensor/scalar.h"
 
@@ -42,35 +43,42 @@ void decode_blocks(DType type, const void* blocks, std::span<float> out) {
   });
 }
 
-Result<Tensor> convert_weights(const Tensor& from, DType to) {
+Result<Tensor> convert_weights(const Tensor& from, DType to, ThreadPool* pool) {
   const auto convertible = [](DType t) { return is_block(t) || (is_float(t) && bits(t) >= 16); };
   if (!convertible(from.dtype()) || !convertible(to))
     return fail(Code::dtype_mismatch, "weights of {} cannot be stored as {}", name(from.dtype()), name(to));
   TESSERA_ASSIGN(Tensor made, Tensor::make(to, from.shape()));
-  // Some rows at a time: 64 Ki elements are a whole number of blocks of any type.
-  constexpr int64_t kChunk = int64_t{1} << 16;
-  std::vector<float> values;
-  std::vector<double> wide;
+  // Runs of 16 Ki elements are a whole number of blocks of any type.
+  constexpr int64_t kRun = int64_t{1} << 14;
   const auto at = [](const Tensor& t, int64_t element) {
     return static_cast<const std::byte*>(t.data()) + storage_bytes(t.dtype(), element);
   };
-  for (int64_t begin = 0; begin < from.count(); begin += kChunk) {
-    const auto n = static_cast<size_t>(std::min(kChunk, from.count() - begin));
-    values.resize(n);
-    wide.resize(n);
-    if (is_block(from.dtype())) {
-      decode_blocks(from.dtype(), at(from, begin), values);
-      if (!is_block(to)) std::copy(values.begin(), values.end(), wide.begin());
-    } else {
-      decode_all(from.dtype(), at(from, begin), wide);
-      for (size_t i = 0; i < n; ++i) values[i] = static_cast<float>(wide[i]);
+  auto convert = [&](int64_t first, int64_t last) {
+    std::vector<float> values;
+    std::vector<double> wide;
+    for (int64_t begin = first * kRun; begin < std::min(last * kRun, from.count()); begin += kRun) {
+      values.resize(static_cast<size_t>(std::min(kRun, from.count() - begin)));
+      wide.resize(values.size());
+      if (is_block(from.dtype())) {
+        decode_blocks(from.dtype(), at(from, begin), values);
+        std::copy(values.begin(), values.end(), wide.begin());
+      } else {
+        decode_all(from.dtype(), at(from, begin), wide);
+        std::transform(wide.begin(), wide.end(), values.begin(), [](double v) { return static_cast<float>(v); });
+      }
+      void* out = const_cast<std::byte*>(at(made, begin));
+      if (is_block(to)) {
+        encode_blocks(to, values, out);
+      } else {
+        encode_all(to, out, wide);
+      }
     }
-    void* out = const_cast<std::byte*>(at(made, begin));
-    if (is_block(to)) {
-      encode_blocks(to, values, out);
-    } else {
-      encode_all(to, out, wide);
-    }
+  };
+  const int64_t runs = (from.count() + kRun - 1) / kRun;
+  if (pool == nullptr) {
+    convert(0, runs);
+  } else {
+    pool->parallel_for(runs, 1, convert);
   }
   return made;
 }

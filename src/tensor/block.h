@@ -10,6 +10,8 @@
 
 namespace tessera {
 
+class ThreadPool;
+
 // The values of whole blocks. Each is the exact value of the format, rounded once to f32. Memory need not be aligned.
 void decode_blocks(DType type, const void* blocks, std::span<float> out);
 
@@ -19,7 +21,7 @@ void decode_blocks(DType type, const void* blocks, std::span<float> out);
 void encode_blocks(DType type, std::span<const float> values, void* out);
 
 // A copy of a tensor of floats or blocks in another such type. E0302 for other types, E0313 when the rows do not divide
-// into blocks, E0503.
-Result<Tensor> convert_weights(const Tensor& from, DType to);
+// into blocks, E0503. `pool` null: one thread.
+Result<Tensor> convert_weights(const Tensor& from, DType to, ThreadPool* pool = nullptr);
 
 }  // namespace tessera

@@ -19,13 +19,16 @@ uint16_t to_half(float value) {
 }
 float of_half(uint16_t bits) { return static_cast<float>(decode(DType::f16, &bits, 0)); }
 
+// To the nearest integer, ties to even, for |x| below 2^22.
+float nearest(float x) { return (x + 0x1.8p23f) - 0x1.8p23f; }
+
 // x is about scale * code + minimum.
 struct Line {
   float scale = 0, minimum = 0;
 };
 
-constexpr int kTrials = 20;          // scales that are tried on each side of the one that spans the values
-constexpr float kTrialStep = 0.05f;  // in codes
+constexpr int kTrials = 12;          // scales that are tried on each side of the one that spans the values
+constexpr float kTrialStep = 0.08f;  // in codes
 
 // The scale for codes in [-2^(bits-1), 2^(bits-1)) with the least squared error.
 Line fit_symmetric(std::span<const float> x, int bits) {
@@ -40,7 +43,7 @@ Line fit_symmetric(std::span<const float> x, int bits) {
     const float inverse = (low + static_cast<float>(t) * kTrialStep) / extreme;
     float xq = 0, qq = 0;
     for (float v : x) {
-      const float q = std::clamp(std::nearbyint(v * inverse), low, high);
+      const float q = nearest(std::clamp(v * inverse, low, high));
       xq += v * q;
       qq += q * q;
     }
@@ -65,7 +68,7 @@ Line fit_shifted(std::span<const float> x, int bits) {
     const float inverse = (top + static_cast<float>(t) * kTrialStep) / (high - low);
     float q1 = 0, q2 = 0, x1 = 0, xq = 0;
     for (float v : x) {
-      const float q = std::clamp(std::nearbyint((v - low) * inverse), 0.0f, top);
+      const float q = nearest(std::clamp((v - low) * inverse, 0.0f, top));
       q1 += q;
       q2 += q * q;
       x1 += v;
@@ -76,9 +79,10 @@ Line fit_shifted(std::span<const float> x, int bits) {
     Line line = {(n * xq - x1 * q1) / determinant, (q2 * x1 - q1 * xq) / determinant};
     if (line.minimum > 0) line = {xq / q2, 0};
     if (!(line.scale > 0)) continue;
+    const float per_code = 1.0f / line.scale;
     float error = 0;
     for (float v : x) {
-      const float q = std::clamp(std::nearbyint((v - line.minimum) / line.scale), 0.0f, top);
+      const float q = nearest(std::clamp((v - line.minimum) * per_code, 0.0f, top));
       const float off = line.scale * q + line.minimum - v;
       error += off * off;
     }
