@@ -14,9 +14,9 @@ size_t beginning(std::string_view text, std::string_view stop) {
 
 }  // namespace
 
-bool Answer::push(int64_t token) { return take(stream_.push(static_cast<text::TokenId>(token))); }
+bool TextAnswer::push(int64_t token) { return take(stream_.push(static_cast<text::TokenId>(token))); }
 
-bool Answer::take(std::string piece) {
+bool TextAnswer::take(std::string piece) {
   if (stopped_) return true;
   pending_ += piece;
   size_t first = std::string::npos, held = 0;
@@ -33,7 +33,7 @@ bool Answer::take(std::string piece) {
   return stopped_;
 }
 
-void Answer::finish() {
+void TextAnswer::finish() {
   if (take(stream_.finish())) return;
   if (sink_) sink_(pending_);
   text_ += pending_;

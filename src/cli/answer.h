@@ -10,10 +10,10 @@
 namespace tessera::cli {
 
 // Holds back what may become a stop text, and gives out the rest as soon as it is certain.
-class Answer {
+class TextAnswer {
  public:
   using Sink = std::function<void(std::string_view)>;
-  Answer(const text::Tokenizer& tokenizer, std::vector<std::string> stops, Sink sink = {})
+  TextAnswer(const text::Tokenizer& tokenizer, std::vector<std::string> stops, Sink sink = {})
       : stream_(tokenizer), stops_(std::move(stops)), sink_(std::move(sink)) {}
 
   // True once a stop text has been found: it and what follows are no part of the answer.

@@ -46,7 +46,7 @@ Result<runtime::SamplingOptions> sampling_of(const Arguments& arguments) {
 
 double rate(int64_t tokens, double ms) { return ms > 0 ? 1000 * static_cast<double>(tokens) / ms : 0; }
 
-Json describe(const engine::Generated& generated, const engine::GenerateRequest& request, const Answer* answer) {
+Json describe(const engine::Generated& generated, const engine::GenerateRequest& request, const TextAnswer* answer) {
   Json object{{"text", answer != nullptr ? Json(answer->text()) : Json()},
               {"token_ids", generated.tokens},
               {"prompt_tokens", request.prompt.size()},
@@ -79,7 +79,7 @@ Result<std::vector<std::vector<int64_t>>> prompts_of(const LanguageArguments& l,
   return prompts;
 }
 
-void print_answers(const std::vector<engine::Generated>& results, const std::vector<Answer>& answers) {
+void print_answers(const std::vector<engine::Generated>& results, const std::vector<TextAnswer>& answers) {
   for (size_t i = 0; i < results.size(); ++i) {
     if (answers.empty())
       say("{}\n", fmt::join(results[i].tokens, ","));
@@ -103,7 +103,7 @@ Result<int> generate(const Arguments& arguments) {
   TESSERA_ASSIGN(const std::vector<std::vector<int64_t>> prompts, prompts_of(l, tokenizer));
 
   const bool streams = !arguments.json && prompts.size() == 1;
-  std::vector<Answer> answers;
+  std::vector<TextAnswer> answers;
   for (size_t i = 0; tokenizer != nullptr && i < prompts.size(); ++i)
     answers.emplace_back(*tokenizer, l.stops, [streams](std::string_view piece) {
       if (!streams) return;
@@ -130,7 +130,7 @@ Result<int> generate(const Arguments& arguments) {
   engine::GenerateReport report;
   TESSERA_ASSIGN(const std::vector<engine::Generated> results,
                  engine::generate(*decoder, requests, &report, &stop_requested));
-  for (Answer& answer : answers) answer.finish();
+  for (TextAnswer& answer : answers) answer.finish();
   if (!arguments.json) {
     print_answers(results, answers);
     fmt::print(stderr, "{:.1f} tokens/s of prompt, {:.1f} tokens/s of answer; {}\n",
