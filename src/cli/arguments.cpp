@@ -1,10 +1,10 @@
 #include "cli/arguments.h"
 
+#include <fmt/format.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 
