@@ -71,14 +71,14 @@ class Model {
 
 // How a model's graph becomes a plan.
 struct CompileOptions {
-  int optimisation = 2;              // 0 to 3, as -O of the command
-  bool strict = false;               // only rewrites that keep every bit
-  bool exact_activations = false;    // do not round what quantized and bf16 weights are multiplied by
-  bool approximate = false;          // also rules whose sides are only nearly equal
-  std::string rules;                 // rules of the caller's own, as text: docs/rules.md
-  std::string precision;             // of layers: bf16, f16, int8-dynamic, strict, or rules as JSON text
-  std::vector<std::string> disable;  // names of passes and rules
-  int64_t stop_after = -1;           // rewrites; negative: no limit
+  int optimisation = 2;                   // 0 to 3, as -O of the command
+  bool strict = false;                    // only rewrites that keep every bit
+  bool exact_activations = false;         // do not round what quantized and bf16 weights are multiplied by
+  bool approximate = false;               // also rules whose sides are only nearly equal
+  std::string rules = {};                 // rules of the caller's own, as text: docs/rules.md
+  std::string precision = {};             // of layers: bf16, f16, int8-dynamic, strict, or rules as JSON text
+  std::vector<std::string> disable = {};  // names of passes and rules
+  int64_t stop_after = -1;                // rewrites; negative: no limit
 };
 
 struct SessionOptions {

@@ -86,7 +86,8 @@ Xs run_tile(const ir::A& attrs, Xs values, const Shape& shape) {
     for (int i = 0; i < operands_of(op); ++i) operands.push_back(values[static_cast<size_t>(step.args[i])]);
     values.push_back(builder.add(op, operands)[0]);
   }
-  X y = broadcast(values.back(), shape);
+  // Without a step the result is what the anchor made: the operands that follow it are for the row region.
+  X y = broadcast(values.size() > inputs.size() ? values.back() : values[0], shape);
   Xs results;
   const auto input = [&](int64_t i) { return i < 0 ? X{&builder, ir::kNoValue} : inputs[static_cast<size_t>(i)]; };
   const std::string_view norm = attrs.word("norm");

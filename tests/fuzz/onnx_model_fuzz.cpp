@@ -76,7 +76,7 @@ void fuzz(std::span<const std::byte> bytes) {
   Result<Model> model = Model::from_memory(bytes);
   if (!model) return check_blame(model.error());
   for (const int level : {0, 2}) {
-    Result<Session> session = Session::create(*model, {.threads = 1, .optimisation = level});
+    Result<Session> session = Session::create(*model, {.compile = {.optimisation = level}, .threads = 1});
     if (!session) {
       check_blame(session.error());
       continue;

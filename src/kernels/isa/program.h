@@ -27,7 +27,8 @@ struct TileCode {
   int keep = -1;
   TileStepCode code[tessera::kernels::kMaxTileSteps];
 
-  int last() const { return inputs + steps - 1; }
+  // Without a step the result is what the anchor made: the operands that follow it are for the row region.
+  int last() const { return steps == 0 ? 0 : inputs + steps - 1; }
 };
 
 // The attributes `program` and `keep`, which stand next to each other.
@@ -38,7 +39,7 @@ inline TileCode tile_code(const tessera::kernels::Attr* attrs, int inputs) {
   tile.steps = attrs[0].length / 4;
   tile.keep = static_cast<int>(attrs[1].i);
   int last_use[kMaxTileInputs + kMaxTileSteps];
-  for (int i = 0; i <= tile.last(); ++i) last_use[i] = -1;
+  for (int i = 0; i < tile.inputs + tile.steps; ++i) last_use[i] = -1;
   for (int s = 0; s < tile.steps; ++s) {
     TileStepCode& step = tile.code[s];
     const int64_t* from = attrs[0].list + 4 * s;
