@@ -96,9 +96,7 @@ Result<passes::PipelineOptions> pipeline_of(const tessera::CompileOptions& optio
   return pipeline;
 }
 
-Result<Compilation> compile_steps(const ir::Graph& graph, const CompileOptions& options) {
-  const auto begin = std::chrono::steady_clock::now();
-  ir::Graph optimised = graph.clone();
+Result<passes::PassReport> optimise(ir::Graph& graph, const CompileOptions& options) {
   passes::PipelineOptions pipeline = options.pipeline;
   pipeline.targets = [](const ir::OpDef& op) { return !plan::rules_for(op.name).empty(); };
   pipeline.strided = [](const ir::OpDef& op, size_t operand) {
@@ -108,8 +106,14 @@ Result<Compilation> compile_steps(const ir::Graph& graph, const CompileOptions& 
       return taken != nullptr && taken->layout == plan::Layout::strided;
     });
   };
+  return passes::run_pipeline(graph, pipeline);
+}
+
+Result<Compilation> compile_steps(const ir::Graph& graph, const CompileOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  ir::Graph optimised = graph.clone();
   Compilation made;
-  TESSERA_ASSIGN(made.report, passes::run_pipeline(optimised, pipeline));
+  TESSERA_ASSIGN(made.report, optimise(optimised, options));
   made.nodes = count_nodes(optimised);
   made.optimise_ms = ms_since(begin);
   const auto planning = std::chrono::steady_clock::now();
@@ -137,15 +141,20 @@ Result<std::unique_ptr<const Executable>> run_plan(std::shared_ptr<const plan::P
   return make(std::move(plan), options, parse_host_function, -1);
 }
 
-Result<std::unique_ptr<const Executable>> compile(const ir::Graph& graph, const CompileOptions& options) {
-  TESSERA_ASSIGN(Compilation made, compile_steps(graph, options));
-  TESSERA_TRY(pack(made.lowered.plan, options));
-  auto plan = std::make_shared<const plan::Plan>(std::move(made.lowered.plan));
-  auto graphs = std::make_shared<std::vector<ir::Graph>>(std::move(made.lowered.host_graphs));
+Result<std::unique_ptr<const Executable>> executable_of(compile::Lowered lowered, int64_t nodes,
+                                                        const CompileOptions& options) {
+  TESSERA_TRY(pack(lowered.plan, options));
+  auto plan = std::make_shared<const plan::Plan>(std::move(lowered.plan));
+  auto graphs = std::make_shared<std::vector<ir::Graph>>(std::move(lowered.host_graphs));
   const auto host = [plan, graphs](const plan::HostOp& op) -> Result<std::unique_ptr<runtime::HostFunction>> {
     return host_function(std::move((*graphs)[static_cast<size_t>(&op - plan->host_ops.data())]));
   };
-  return make(plan, options, host, made.nodes);
+  return make(plan, options, host, nodes);
+}
+
+Result<std::unique_ptr<const Executable>> compile(const ir::Graph& graph, const CompileOptions& options) {
+  TESSERA_ASSIGN(Compilation made, compile_steps(graph, options));
+  return executable_of(std::move(made.lowered), made.nodes, options);
 }
 
 }  // namespace tessera::engine

@@ -30,6 +30,8 @@ struct Compilation {
   compile::Lowered lowered;
   double optimise_ms = 0, plan_ms = 0;
 };
+// The passes alone: `graph` becomes the optimised one.
+Result<passes::PassReport> optimise(ir::Graph& graph, const CompileOptions& options);
 Result<Compilation> compile_steps(const ir::Graph& graph, const CompileOptions& options);
 // Packs the plan's constants for the instruction set and writes operators without a kernel into it, so that it stands
 // for itself.
@@ -41,7 +43,11 @@ Result<plan::Plan> compile_plan(const ir::Graph& graph, const CompileOptions& op
 Result<std::unique_ptr<const Executable>> run_plan(std::shared_ptr<const plan::Plan> plan,
                                                    const CompileOptions& options);
 
-// Both at once. Operators without a kernel run on the interpreter.
+// The executable of a graph of `nodes` nodes that has been lowered.
+Result<std::unique_ptr<const Executable>> executable_of(compile::Lowered lowered, int64_t nodes,
+                                                        const CompileOptions& options);
+
+// All at once. Operators without a kernel run on the interpreter.
 Result<std::unique_ptr<const Executable>> compile(const ir::Graph& graph, const CompileOptions& options);
 
 }  // namespace tessera::engine

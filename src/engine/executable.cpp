@@ -3,6 +3,7 @@
 #include <unordered_set>
 
 #include "base/result.h"
+#include "engine/replay.h"
 #include "ir/core_ops.h"
 #include "ir/interpreter.h"
 
@@ -24,14 +25,7 @@ class Interpreted final : public Executable {
       report.failed_assumption = holds.error().message;
       return std::vector<Value>();
     }
-    ir::InterpreterOptions interpreter;
-    if (options.stop != nullptr)
-      interpreter.on_node = [stop = options.stop](const ir::Graph& graph, ir::NodeId node,
-                                                  std::span<const ir::RefValue>) -> Status {
-        if (!stop->load(std::memory_order_relaxed)) return {};
-        return fail(Code::interrupted, "stopped after {}", graph.describe(node));
-      };
-    TESSERA_ASSIGN(std::vector<ir::RefValue> results, ir::Interpreter(interpreter).run(graph_, operands));
+    TESSERA_ASSIGN(std::vector<ir::RefValue> results, ir::Interpreter(stoppable(options.stop)).run(graph_, operands));
     std::vector<Value> outputs;
     for (const ir::RefValue& result : results) {
       TESSERA_ASSIGN(Value output, ir::from_ref(result));

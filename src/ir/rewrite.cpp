@@ -1,6 +1,7 @@
 #include "ir/rewrite.h"
 
 #include "base/result.h"
+#include "ir/equation.h"
 
 namespace tessera::ir {
 
@@ -24,12 +25,18 @@ bool Rewrite::replace(ValueId from, ValueId to, std::string_view rule) {
   to = resolve(to);
   if (from == to || to == kNoValue || exhausted()) return false;
   if (!provably_equal(graph_.context(), graph_.type(from), graph_.type(to))) return false;
+  if (limit_.spoiler != nullptr) to = (*limit_.spoiler)(builder_, to, rule);
   if (forward_.size() < graph_.value_count()) forward_.resize(graph_.value_count(), kNoValue);
   forward_[from] = to;
-  const ValueInfo& old = graph_.value(from);
+  const ValueInfo old = graph_.value(from);
   if (graph_.value(to).name == 0 && old.name != 0) graph_.set_name(to, graph_.context().text(old.name));
-  journal_.push_back(
-      {std::string(rule), old.def, old.def == kNoNode ? graph_.describe_value(from) : graph_.describe(old.def)});
+  const bool node = old.def != kNoNode;
+  journal_.push_back({std::string(rule),
+                      old.def,
+                      node ? graph_.describe(old.def) : graph_.describe_value(from),
+                      node ? graph_.node(old.def).location : 0,
+                      {}});
+  if (exhausted()) journal_.back().equation = equation(graph_, from, to, first_new_);
   return true;
 }
 

@@ -1,6 +1,7 @@
 // Edits of a graph: the only way in which passes change one.
 #pragma once
 
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -14,8 +15,21 @@ bool provably_equal(const Context& context, TypeRef a, TypeRef b);
 // One accepted replacement, for reports and for bisecting.
 struct Edit {
   std::string rule;
-  NodeId node = kNoNode;  // the node whose result was replaced
-  std::string place;      // its description, which outlives the ids
+  NodeId node = kNoNode;      // the node whose result was replaced
+  std::string place;          // its description, which outlives the ids
+  LocId location = 0;         // of the node
+  std::string equation = {};  // of the last edit that the limit allows: what was there and what took its place
+};
+
+// Gives a wrong value of the same type in place of one that a rule is about to put into the graph, or that one back:
+// for tests of what looks for faults.
+using Spoiler = std::function<ValueId(Builder&, ValueId, std::string_view rule)>;
+
+// What a pass may do.
+struct EditLimit {
+  EditLimit(int64_t most = INT64_MAX, const Spoiler* s = nullptr) : edits(most), spoiler(s) {}
+  int64_t edits;
+  const Spoiler* spoiler;
 };
 
 // Collects replacements and makes them at once: until finish() the graph keeps its old uses, and new nodes, which the
@@ -23,7 +37,8 @@ struct Edit {
 class Rewrite {
  public:
   // At most `limit` replacements are accepted.
-  explicit Rewrite(Graph& graph, int64_t limit = INT64_MAX) : graph_(graph), builder_(graph), limit_(limit) {}
+  explicit Rewrite(Graph& graph, EditLimit limit = {})
+      : graph_(graph), builder_(graph), limit_(limit), first_new_(static_cast<NodeId>(graph.node_count())) {}
 
   Graph& graph() { return graph_; }
   Builder& builder() { return builder_; }
@@ -33,7 +48,7 @@ class Rewrite {
   // Lets the uses of `from` read `to`. False, and nothing changes, when the types are not provably equal, when both are
   // the same value already, or when the limit is reached. `to` must not depend on `from`.
   bool replace(ValueId from, ValueId to, std::string_view rule);
-  bool exhausted() const { return static_cast<int64_t>(journal_.size()) >= limit_; }
+  bool exhausted() const { return static_cast<int64_t>(journal_.size()) >= limit_.edits; }
   const std::vector<Edit>& journal() const { return journal_; }
 
   // Rewires the uses, drops what nothing needs and renumbers: all ids become invalid.
@@ -42,7 +57,8 @@ class Rewrite {
  private:
   Graph& graph_;
   Builder builder_;
-  int64_t limit_;
+  EditLimit limit_;
+  NodeId first_new_;              // nodes before it were there before this rewrite
   std::vector<ValueId> forward_;  // by value; kNoValue or past the end: itself
   std::vector<Edit> journal_;
 };

@@ -179,7 +179,7 @@ struct Call {
 
 class Attentions {
  public:
-  Attentions(Graph& graph, int64_t limit) : graph_(graph), rewrite_(graph, limit), b_(rewrite_.builder()) {
+  Attentions(Graph& graph, ir::EditLimit limit) : graph_(graph), rewrite_(graph, limit), b_(rewrite_.builder()) {
     users_.resize(graph.value_count());
     for (NodeId n = 0; n < graph.node_count(); ++n)
       for (ValueId v : graph.operands(n))

@@ -8,7 +8,7 @@ Result<std::vector<ir::Edit>> remove_dead(ir::Graph& graph, const PassContext& c
   const size_t before = graph.node_count();
   TESSERA_TRY(graph.compact());
   // Removing nodes changes no value, so it happens even past the limit; it is reported as far as the limit goes.
-  const size_t removed = std::min(before - graph.node_count(), static_cast<size_t>(context.limit));
+  const size_t removed = std::min(before - graph.node_count(), static_cast<size_t>(context.limit.edits));
   return std::vector<ir::Edit>(removed, ir::Edit{"dead", ir::kNoNode, "graph '" + graph.name + "'"});
 }
 

@@ -8,6 +8,7 @@
 #include "ir/verifier.h"
 #include "passes/pipeline.h"
 #include "passes/rules.h"
+#include "passes/spoil.h"
 #include "passes/user_rules.h"
 
 namespace tessera::passes {
@@ -47,7 +48,7 @@ Status check(const ir::Graph& graph) {
 
 class Driver {
  public:
-  explicit Driver(const PipelineOptions& options) : options_(options) {
+  Driver(const PipelineOptions& options, Spoil* spoil) : options_(options), spoil_(spoil) {
     if (options.stop_after >= 0) left_ = options.stop_after;
   }
 
@@ -56,7 +57,8 @@ class Driver {
       for (ir::Graph& nested : graph.mutable_regions(n)) TESSERA_TRY(run(pass, nested, true));
     for (int sweep = 0; left_ > 0; ++sweep) {
       std::vector<Unfused> unfused;
-      Result<std::vector<ir::Edit>> edits = pass.run(graph, PassContext{options_, left_, inner, &unfused});
+      const ir::Spoiler* spoiler = spoil_ != nullptr ? spoil_->in_pass(pass.name) : nullptr;
+      Result<std::vector<ir::Edit>> edits = pass.run(graph, PassContext{options_, {left_, spoiler}, inner, &unfused});
       if (!edits) return tl::unexpected<Error>(std::move(edits.error()).within(fmt::format("in pass '{}'", pass.name)));
       if (Status valid = check(graph); !valid)
         return tl::unexpected<Error>(std::move(valid.error()).within(fmt::format("after pass '{}'", pass.name)));
@@ -64,6 +66,7 @@ class Driver {
         std::move(unfused.begin(), unfused.end(), std::back_inserter(report.unfused));
         return {};
       }
+      if (spoil_ != nullptr) TESSERA_TRY(spoil_->after(graph, *edits));
       left_ -= static_cast<int64_t>(edits->size());
       const ir::Edit last = edits->back();
       for (ir::Edit& edit : *edits) {
@@ -82,6 +85,7 @@ class Driver {
 
  private:
   const PipelineOptions& options_;
+  Spoil* spoil_;  // null: no fault is planted
   int64_t left_ = INT64_MAX;
 };
 
@@ -111,7 +115,12 @@ Result<PassReport> run_pipeline(ir::Graph& graph, const PipelineOptions& options
     return {};
   };
   TESSERA_TRY(verified("before the passes"));
-  Driver driver(options);
+  TESSERA_ASSIGN(std::optional<PlantedFault> fault, planted_fault());
+  if (fault && fault->where == PlantedFault::Where::pass && !known(fault->name))
+    return fail(Code::usage, "there is no pass '{}' to plant a fault in", fault->name);
+  std::optional<Spoil> spoil;
+  if (fault && fault->where != PlantedFault::Where::kernel) spoil.emplace(std::move(*fault));
+  Driver driver(options, spoil ? &*spoil : nullptr);
   for (const Pass& pass : pipeline()) {
     if (pass.level > options.level || options.disabled(pass.name)) continue;
     const auto start = std::chrono::steady_clock::now();

@@ -25,7 +25,7 @@ using ir::X;
 // All matches of the patterns of one tier in one graph.
 class Sweep {
  public:
-  Sweep(ir::Graph& graph, int tier, int64_t limit)
+  Sweep(ir::Graph& graph, int tier, ir::EditLimit limit)
       : graph_(graph), rewrite_(graph, limit), terms_(graph, tier > 1), uses_(graph) {
     taken_.assign(graph.node_count(), false);
     nodes_ = static_cast<NodeId>(graph.node_count());
@@ -322,7 +322,7 @@ class Sweep {
 }  // namespace
 
 Result<std::vector<ir::Edit>> sweep_rules(ir::Graph& graph, const RuleSet& rules,
-                                          const std::function<bool(const Rule&)>& enabled, int64_t limit,
+                                          const std::function<bool(const Rule&)>& enabled, ir::EditLimit limit,
                                           std::vector<Unfused>* unfused) {
   for (int tier = 1; tier <= kTiers; ++tier) {
     std::vector<const FusionPattern*> ordered;

@@ -42,7 +42,7 @@ std::unique_ptr<FusionPattern> pattern_at(const Rule& rule, const Shape& shape, 
 
 // One sweep over one graph: the edits of the first tier that made some.
 Result<std::vector<ir::Edit>> sweep_rules(ir::Graph& graph, const RuleSet& rules,
-                                          const std::function<bool(const Rule&)>& enabled, int64_t limit,
+                                          const std::function<bool(const Rule&)>& enabled, ir::EditLimit limit,
                                           std::vector<Unfused>* unfused);
 
 }  // namespace tessera::passes

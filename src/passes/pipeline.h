@@ -9,7 +9,7 @@ namespace tessera::passes {
 
 struct PassContext {
   const PipelineOptions& options;
-  int64_t limit = INT64_MAX;                // rewrites that are still allowed
+  ir::EditLimit limit = {};                 // rewrites that are still allowed
   bool nested = false;                      // the graph stands in another one
   std::vector<Unfused>* unfused = nullptr;  // what a sweep found and left; null when nobody asks
 };

@@ -20,7 +20,7 @@ using Product = std::array<ValueId, kOperands>;
 
 class Sweep {
  public:
-  Sweep(ir::Graph& graph, int64_t limit) : graph_(graph), rewrite_(graph, limit), uses_(graph.value_count(), 0) {
+  Sweep(ir::Graph& graph, ir::EditLimit limit) : graph_(graph), rewrite_(graph, limit), uses_(graph.value_count(), 0) {
     for (NodeId n = 0; n < graph.node_count(); ++n)
       for (ValueId v : graph.operands(n))
         if (v != ir::kNoValue) ++uses_[v];

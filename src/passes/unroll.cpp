@@ -27,7 +27,7 @@ Result<std::vector<ir::Edit>> unroll(ir::Graph& graph, const PassContext& contex
   bool any = false;
   for (ir::NodeId n = 0; n < graph.node_count() && !any; ++n) any = has_form(graph.node(n).op);
   if (!any || context.nested) return std::vector<ir::Edit>();
-  return take(graph, replay(graph, DimMap(graph.dims())), context.limit);
+  return take(graph, replay(graph, DimMap(graph.dims())), context.limit.edits);
 }
 
 Result<std::vector<ir::Edit>> equal_sizes(ir::Graph& graph, const PassContext& context) {
@@ -56,7 +56,7 @@ Result<std::vector<ir::Edit>> equal_sizes(ir::Graph& graph, const PassContext& c
   if (edits.empty() || !used) return std::vector<ir::Edit>();
   std::optional<Replayed> made = replay(graph, std::move(map));
   if (made) made->edits = std::move(edits);
-  return take(graph, std::move(made), context.limit);
+  return take(graph, std::move(made), context.limit.edits);
 }
 
 }  // namespace tessera::passes

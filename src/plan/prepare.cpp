@@ -1,12 +1,15 @@
 #include "plan/prepare.h"
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 
+#include "base/fault.h"
 #include "base/result.h"
 #include "plan/pack.h"
 #include "plan/sizes.h"
 #include "plan/verify.h"
+#include "tensor/scalar.h"
 
 namespace tessera::plan {
 namespace {
@@ -64,6 +67,33 @@ Status check_packed(const Plan& plan, const Routine& r, const Step& step, const 
   return {};
 }
 
+// A kernel with a planted fault: the last element of its first result is wrong. Kernels are plain functions, so there
+// is one at a time.
+std::atomic<kernels::Fn> sound = nullptr;
+
+int spoiled(const kernels::Args& args) noexcept {
+  const int done = sound.load()(args);
+  if (done != kernels::kDone || args.n_out == 0) return done;
+  const kernels::View& view = args.out[0];
+  const auto dtype = static_cast<DType>(view.type);
+  int64_t count = 1;
+  for (int axis = 0; axis < view.rank; ++axis) count *= view.shape[axis];
+  if (count == 0 || dtype == DType::string || is_block(dtype)) return done;
+  const double value = decode(dtype, view.data, count - 1);
+  encode(dtype, view.data, count - 1, dtype == DType::boolean ? 1 - value : value * 1.25 + 1);
+  return done;
+}
+
+// The entry that is called for `entry`.
+const kernels::KernelEntry* entry_to_call(const kernels::KernelEntry* entry, const std::optional<PlantedFault>& fault) {
+  if (!fault || fault->where != PlantedFault::Where::kernel || fault->name != entry->name) return entry;
+  static kernels::KernelEntry with_fault = {};
+  sound = entry->fn;
+  with_fault = *entry;
+  with_fault.fn = spoiled;
+  return &with_fault;
+}
+
 }  // namespace
 
 const KernelRule* rule_of(const Plan& plan, const Routine& r, const Step& step) {
@@ -81,6 +111,9 @@ Result<Prepared> prepare(std::shared_ptr<const Plan> plan, const kernels::Kernel
   if (!plan->isa.empty() && plan->isa != kernels.isa())
     return fail(Code::artifact_isa, "the model was compiled for {} kernels, but {} kernels are to run it", plan->isa,
                 kernels.isa());
+  TESSERA_ASSIGN(const std::optional<PlantedFault> fault, planted_fault());
+  if (fault && fault->where == PlantedFault::Where::kernel && kernels.find(fault->name) == nullptr)
+    return fail(Code::usage, "there is no kernel '{}' to plant a fault in", fault->name);
   Prepared prepared;
   for (const Routine& r : plan->routines) {
     PreparedRoutine& p = prepared.routines.emplace_back();
@@ -101,6 +134,7 @@ Result<Prepared> prepare(std::shared_ptr<const Plan> plan, const kernels::Kernel
         return fail(Code::plan_invalid, "the kernel '{}' of {} is not in this build's {} kernels", ref.kernel,
                     describe(*plan, step), kernels.isa());
       TESSERA_TRY(check_packed(*plan, r, step, p.kernels[s], sizes));
+      p.kernels[s].entry = entry_to_call(p.kernels[s].entry, fault);
     }
     for (uint32_t i = 0; i < r.symbols.size(); ++i) {
       const Symbol& symbol = r.symbols[i];
