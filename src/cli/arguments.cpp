@@ -143,8 +143,29 @@ const CommandSpec kCommands[] = {
        app.add_option("--prompt", draft.arguments.language.prompts, "the text to continue; again for another sequence")
            ->type_name("TEXT")
            ->allow_extra_args(false);
+       app.add_flag("--chat", draft.arguments.language.chat,
+                    "a conversation: each line of the input is said to the model, under its chat template");
+       app.add_option("--system", draft.arguments.language.system, "of --chat: what the model is told first")
+           ->type_name("TEXT");
+       app.add_option("--chat-template", draft.arguments.language.chat_template,
+                      "of --chat: a file with the template (default: the model's own)")
+           ->type_name("FILE");
        add_sampling(app, draft);
        add_cache(app, draft);
+     }},
+    {"tokenize", "Turn text into token ids, or back", "tessera tokenize model-folder 'Once upon a time' --offsets",
+     [](CLI::App& app, Draft& draft) {
+       LanguageArguments& language = draft.arguments.language;
+       app.add_option("MODEL", draft.arguments.subject,
+                      "a model's folder, a GGUF file, a tokenizer.json, a SentencePiece model or a vocab.txt")
+           ->required();
+       app.add_option("TEXT", language.prompts, "the text (default: each line of the input is one)")->expected(0, 1);
+       app.add_option("--file", language.file, "a file whose whole content is the text")->type_name("FILE");
+       app.add_flag("--decode", language.decode, "TEXT is ids, as 1,2,3: tell the text that they stand for");
+       app.add_flag("--offsets", language.offsets, "also the bytes of the text that each token stands for");
+       app.add_flag("--no-special", language.no_special,
+                    "without the tokens that the model puts around a text; decoding leaves special tokens out");
+       add_json(app, draft);
      }},
     {"logits", "Write a language model's logits at all positions of given tokens",
      "tessera logits model.gguf --ids 1,403,407 -o logits.npy",

@@ -31,6 +31,12 @@ struct LanguageArguments {
   bool compare = false;
   int64_t stride = 0;
   std::string file;
+  bool chat = false;
+  std::string system;         // generate --chat
+  std::string chat_template;  // a file
+  bool decode = false;        // tokenize
+  bool offsets = false;
+  bool no_special = false;
 };
 
 // What all commands together take; each reads its own part.

@@ -24,6 +24,7 @@ Result<int> logits(const Arguments& arguments);
 Result<int> embed(const Arguments& arguments);
 Result<int> generate(const Arguments& arguments);
 Result<int> perplexity(const Arguments& arguments);
+Result<int> tokenize(const Arguments& arguments);
 
 // When main() began.
 extern const std::chrono::steady_clock::time_point process_start;

@@ -14,7 +14,6 @@
 #include "engine/language.h"
 
 namespace tessera::cli {
-namespace {
 
 Result<runtime::SamplingOptions> sampling_of(const Arguments& arguments) {
   const LanguageArguments& l = arguments.language;
@@ -43,6 +42,8 @@ Result<runtime::SamplingOptions> sampling_of(const Arguments& arguments) {
   if (Status right = runtime::check(options); !right) return fail(Code::usage, "{}", right.error().message);
   return options;
 }
+
+namespace {
 
 double rate(int64_t tokens, double ms) { return ms > 0 ? 1000 * static_cast<double>(tokens) / ms : 0; }
 
@@ -94,6 +95,9 @@ void print_answers(const std::vector<engine::Generated>& results, const std::vec
 
 Result<int> generate(const Arguments& arguments) {
   const LanguageArguments& l = arguments.language;
+  if (l.chat) return chat(arguments);
+  if (!l.system.empty() || !l.chat_template.empty())
+    return fail(Code::usage, "--system and --chat-template belong to --chat");
   TESSERA_ASSIGN(const runtime::SamplingOptions sampling, sampling_of(arguments));
   TESSERA_ASSIGN(const transformer::Source source, engine::open_language_model(arguments.subject));
   // Ids need no tokenizer, and then a model without one gives no text.
@@ -102,6 +106,9 @@ Result<int> generate(const Arguments& arguments) {
   const text::Tokenizer* tokenizer = loaded ? &*loaded : nullptr;
   TESSERA_ASSIGN(const std::vector<std::vector<int64_t>> prompts, prompts_of(l, tokenizer));
 
+  std::vector<int64_t> eos = source.config.eos;
+  if (tokenizer != nullptr)
+    eos.insert(eos.end(), tokenizer->special().end_of_turn.begin(), tokenizer->special().end_of_turn.end());
   const bool streams = !arguments.json && prompts.size() == 1;
   std::vector<TextAnswer> answers;
   for (size_t i = 0; tokenizer != nullptr && i < prompts.size(); ++i)
@@ -117,7 +124,7 @@ Result<int> generate(const Arguments& arguments) {
     request.prompt = prompts[i];
     request.sampling = sampling;
     request.max_tokens = l.max_tokens;
-    if (!l.ignore_eos) request.eos = source.config.eos;
+    if (!l.ignore_eos) request.eos = eos;
     if (tokenizer != nullptr)
       request.on_token = [&answers, i](const runtime::Choice& choice) { return answers[i].push(choice.token); };
     longest = std::max(longest, static_cast<int64_t>(request.prompt.size()));

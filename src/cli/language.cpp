@@ -196,6 +196,7 @@ Result<int> embed(const Arguments& arguments) {
 // Windows of --ctx tokens, each of which scores its last --stride; the first one scores all that have one before them.
 Result<int> perplexity(const Arguments& arguments) {
   constexpr size_t kMaxText = size_t{1} << 30;
+  constexpr int64_t kScored = 64;  // tokens whose logits are held at once: a vocabulary may have 256 Ki
   TESSERA_ASSIGN(const std::string text, read_file(arguments.language.file, kMaxText));
   TESSERA_ASSIGN(const text::Tokenizer tokenizer, text::Tokenizer::load(arguments.subject));
   TESSERA_ASSIGN(const text::Encoding encoding, tokenizer.encode(text));
@@ -207,26 +208,33 @@ Result<int> perplexity(const Arguments& arguments) {
   TESSERA_ASSIGN(const std::unique_ptr<engine::Decoder> decoder, engine::Decoder::make(source, options));
   const int64_t window = std::max<int64_t>(decoder->context(), 2);
   const int64_t stride = arguments.language.stride > 0 ? arguments.language.stride : std::max<int64_t>(window / 2, 1);
+  const auto part = [&](int64_t begin, int64_t end) {
+    return std::span(ids).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+  };
   double nll = 0;
   int64_t scored = 1;  // tokens that are scored, or have none before them
   Progress progress;
   while (scored < count) {
-    progress.show(fmt::format("{} of {} tokens", scored, count));
     const int64_t end = std::min(count, scored == 1 ? window : scored + std::min(stride, window - 1));
     const int64_t begin = std::max<int64_t>(0, end - window);
     TESSERA_ASSIGN(const int sequence, decoder->open());
-    const auto part = std::span(ids).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
-    TESSERA_ASSIGN(const Tensor logits, decoder->feed(sequence, part, true, &stop_requested));
+    if (scored - 1 > begin) TESSERA_TRY(decoder->feed(sequence, part(begin, scored - 1), false, &stop_requested));
+    for (int64_t next = 0; scored < end; scored = next) {
+      progress.show(fmt::format("{} of {} tokens", scored, count));
+      next = std::min(end, scored + kScored);
+      TESSERA_ASSIGN(const Tensor logits, decoder->feed(sequence, part(scored - 1, next - 1), true, &stop_requested));
+      nll += loss(logits, part(scored, next));
+    }
     decoder->close(sequence);
-    const int64_t width = logits.shape()[1], first = scored - begin - 1;
-    const Tensor rows = Tensor::borrow(DType::f32, {end - scored, width}, logits.as<float>() + first * width);
-    nll += loss(rows, std::span(ids).subspan(static_cast<size_t>(scored), static_cast<size_t>(end - scored)));
-    scored = end;
   }
   const double mean = nll / static_cast<double>(count - 1);
   progress.clear();
   if (arguments.json)
-    print_json({{"perplexity", std::exp(mean)}, {"tokens", count - 1}, {"nll", mean}});
+    print_json({{"perplexity", std::exp(mean)},
+                {"nll", mean},
+                {"tokens", count - 1},
+                {"context", window},
+                {"stride", std::min(stride, window - 1)}});
   else
     say("perplexity {:.4f} of {} tokens\n", std::exp(mean), count - 1);
   return 0;

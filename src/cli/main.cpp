@@ -36,6 +36,7 @@ constexpr Command kCommands[] = {
     {"embed", embed},
     {"generate", generate},
     {"perplexity", perplexity},
+    {"tokenize", tokenize},
     {"quantize", quantize},
 };
 

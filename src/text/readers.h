@@ -10,6 +10,10 @@ namespace tessera::gguf {
 class File;
 }
 
+namespace simdjson::dom {
+class element;
+}
+
 namespace tessera::text {
 
 // tokenizer.json: all but special ids and chat templates.
@@ -36,6 +40,19 @@ Status read_tokenizer_config(std::string_view text, TokenizerConfig& config);
 
 // {"text": id}: the tokens of added_tokens.json.
 Status read_added_tokens_file(std::string_view text, TokenizerConfig& config);
+
+// A vocabulary alone, and what the configuration's class makes of it; `config` gets the roles that it leaves open. E0402
+// for classes that are not known.
+Status read_word_piece_files(std::string_view vocab_txt, TokenizerConfig& config, TokenizerState& state);
+Status read_byte_level_files(std::string_view vocab_json, std::string_view merges_txt, TokenizerConfig& config,
+                             TokenizerState& state);
+
+// {"token": id, ...}
+Status read_vocabulary(const simdjson::dom::element& json, Vocabulary& vocabulary);
+// The merge of two tokens, of which a prefix is left out of the right one in their result. `joined` is memory to use
+// again.
+Status add_merge(std::string_view left, std::string_view right, uint32_t rank, const Vocabulary& vocabulary,
+                 std::string& joined, MergeTable& merges, std::string_view prefix = {});
 
 // What surrounds a text: bos A eos; in a pair `between` stands before the second text where no eos ends the first.
 void make_frame(std::optional<TokenId> before, std::optional<TokenId> behind, std::optional<TokenId> between,

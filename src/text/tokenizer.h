@@ -60,9 +60,10 @@ struct TokenizerState;  // tokenizer_state.h
 
 class Tokenizer {
  public:
-  // A model's folder, a tokenizer.json, a SentencePiece model or a GGUF file. In a folder tokenizer.json stands before
-  // tokenizer.model, spiece.model and sentencepiece.bpe.model; tokenizer_config.json, special_tokens_map.json,
-  // added_tokens.json and chat_template.jinja are read beside them.
+  // A model's folder, a tokenizer.json, a SentencePiece model, a vocab.txt or a GGUF file. In a folder tokenizer.json
+  // stands before tokenizer.model, spiece.model and sentencepiece.bpe.model, then vocab.json with merges.txt, then
+  // vocab.txt; tokenizer_config.json, special_tokens_map.json, added_tokens.json and chat_template.jinja are read
+  // beside them.
   // E0101, E0104, E0209 for files that contradict themselves, E0402 for parts that Tessera does not know.
   static Result<Tokenizer> load(const std::string& path);
   // Of parts that a reader of this folder has put together.

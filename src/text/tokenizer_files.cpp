@@ -116,6 +116,25 @@ Result<Tokenizer> load_sentencepiece(const std::string& path, const std::string&
   return finish(std::move(state), std::move(config));
 }
 
+Result<Tokenizer> load_word_piece(const std::string& path, const std::string& folder) {
+  TESSERA_ASSIGN(const std::string text, read_file(path, kMaxConfig));
+  TokenizerConfig config;
+  TESSERA_TRY(read_configs(folder, config));
+  TokenizerState state;
+  TESSERA_TRY(read_word_piece_files(text, config, state));
+  return finish(std::move(state), std::move(config));
+}
+
+Result<Tokenizer> load_byte_level(const std::string& folder) {
+  TESSERA_ASSIGN(const std::string vocab, read_file(folder + "/vocab.json", kMaxConfig));
+  TESSERA_ASSIGN(const std::string merges, read_file(folder + "/merges.txt", kMaxConfig));
+  TokenizerConfig config;
+  TESSERA_TRY(read_configs(folder, config));
+  TokenizerState state;
+  TESSERA_TRY(read_byte_level_files(vocab, merges, config, state));
+  return finish(std::move(state), std::move(config));
+}
+
 Result<Tokenizer> load_gguf(const std::string& path) {
   TESSERA_ASSIGN(const gguf::File file, gguf::File::open(path));
   return Tokenizer::from_gguf(file);
@@ -128,11 +147,17 @@ Result<Tokenizer> load_path(const std::string& path) {
     if (const std::string json = path + "/tokenizer.json"; is_file(json)) return load_json(json, path);
     for (const char* name : kSentencePieceNames)
       if (const std::string model = path + "/" + name; is_file(model)) return load_sentencepiece(model, path);
-    return fail(Code::file_not_found, "'{}' has neither tokenizer.json nor a SentencePiece model", path);
+    if (is_file(path + "/vocab.json") && is_file(path + "/merges.txt")) return load_byte_level(path);
+    if (const std::string vocab = path + "/vocab.txt"; is_file(vocab)) return load_word_piece(vocab, path);
+    return fail(Code::file_not_found,
+                "'{}' has no tokenizer: neither tokenizer.json, a SentencePiece model, vocab.json with merges.txt nor "
+                "vocab.txt",
+                path);
   }
   TESSERA_ASSIGN(const auto file, MappedFile::open(path));
   const std::string_view text = file->text();
   if (text.starts_with("GGUF")) return load_gguf(path);
+  if (path.ends_with(".txt")) return load_word_piece(path, folder_of(path));
   // A SentencePiece model begins with the field of its first piece; JSON with a brace, perhaps behind spaces.
   if (text.starts_with('\n') && text.size() > 2 && text.substr(1, 8).find('\n') != std::string_view::npos &&
       !path.ends_with(".json"))

@@ -11,24 +11,10 @@ tl::unexpected<Error> not_in_vocabulary(std::string_view what, std::string_view 
   return fail(Code::tokenizer_invalid, "{} '{}' is not in the vocabulary", what, token);
 }
 
-// {"token": id, ...}
-Status read_vocabulary(const JsonValue& model, Vocabulary& vocabulary) {
+Status read_model_vocabulary(const JsonValue& model, Vocabulary& vocabulary) {
   const auto vocab = field(model, "vocab");
   if (!vocab) return fail(Code::file_malformed, "the model has no 'vocab'");
-  TESSERA_ASSIGN(const auto object, as<simdjson::dom::object>(*vocab, "vocab", "an object"));
-  size_t bytes = 0, tokens = 0;
-  for (const auto [token, id] : object) {
-    bytes += token.size();
-    ++tokens;
-  }
-  vocabulary.reserve(tokens, bytes);
-  for (const auto [token, id] : object) {
-    uint64_t number = 0;
-    if (id.get(number) != simdjson::SUCCESS)
-      return fail(Code::file_malformed, "the id of the token '{}' is {}", token, json_type(id));
-    TESSERA_TRY(vocabulary.add(token, number));
-  }
-  return {};
+  return read_vocabulary(*vocab, vocabulary);
 }
 
 Result<std::optional<uint32_t>> read_unknown(const JsonValue& model, const Vocabulary& vocabulary) {
@@ -60,21 +46,14 @@ Status read_merges(const JsonValue& model, const Vocabulary& vocabulary, std::st
           a.get(left) != simdjson::SUCCESS || b.get(right) != simdjson::SUCCESS)
         return fail(Code::file_malformed, "merge {} is no pair of tokens", rank);
     }
-    const uint32_t left_id = vocabulary.find(left), right_id = vocabulary.find(right);
-    if (left_id == Vocabulary::kNone) return not_in_vocabulary(fmt::format("merge {}'s", rank), left);
-    if (right_id == Vocabulary::kNone) return not_in_vocabulary(fmt::format("merge {}'s", rank), right);
-    joined = left;
-    joined += right.starts_with(prefix) ? right.substr(prefix.size()) : right;
-    const uint32_t id = vocabulary.find(joined);
-    if (id == Vocabulary::kNone) return not_in_vocabulary(fmt::format("merge {}'s result", rank), joined);
-    merges.add(left_id, right_id, {rank++, id});
+    TESSERA_TRY(add_merge(left, right, rank++, vocabulary, joined, merges, prefix));
   }
   return {};
 }
 
 Status read_bpe(const JsonValue& model, bool takes_bytes, Pipeline& pipeline) {
   Vocabulary& vocabulary = *pipeline.vocabulary;
-  TESSERA_TRY(read_vocabulary(model, vocabulary));
+  TESSERA_TRY(read_model_vocabulary(model, vocabulary));
   if (const auto dropout = field(model, "dropout")) {
     double value = 1;
     if (dropout->get(value) != simdjson::SUCCESS || value != 0)
@@ -97,7 +76,7 @@ Status read_bpe(const JsonValue& model, bool takes_bytes, Pipeline& pipeline) {
 }
 
 Status read_word_piece(const JsonValue& model, Pipeline& pipeline) {
-  TESSERA_TRY(read_vocabulary(model, *pipeline.vocabulary));
+  TESSERA_TRY(read_model_vocabulary(model, *pipeline.vocabulary));
   WordPieceRules rules;
   TESSERA_ASSIGN(const std::string_view prefix, string_field(model, "continuing_subword_prefix", "##"));
   rules.continuing_prefix = prefix;
@@ -137,7 +116,7 @@ Status read_unigram(const JsonValue& model, Pipeline& pipeline) {
 }
 
 Status read_word_level(const JsonValue& model, Pipeline& pipeline) {
-  TESSERA_TRY(read_vocabulary(model, *pipeline.vocabulary));
+  TESSERA_TRY(read_model_vocabulary(model, *pipeline.vocabulary));
   TESSERA_ASSIGN(const auto unknown, read_unknown(model, *pipeline.vocabulary));
   pipeline.model = make_word_level(*pipeline.vocabulary, unknown);
   return {};
@@ -175,6 +154,36 @@ Result<std::vector<AddedToken>> read_added_tokens(const JsonValue& json) {
 }
 
 }  // namespace
+
+Status read_vocabulary(const JsonValue& json, Vocabulary& vocabulary) {
+  TESSERA_ASSIGN(const auto object, as<simdjson::dom::object>(json, "vocab", "an object"));
+  size_t bytes = 0, tokens = 0;
+  for (const auto [token, id] : object) {
+    bytes += token.size();
+    ++tokens;
+  }
+  vocabulary.reserve(tokens, bytes);
+  for (const auto [token, id] : object) {
+    uint64_t number = 0;
+    if (id.get(number) != simdjson::SUCCESS)
+      return fail(Code::file_malformed, "the id of the token '{}' is {}", token, json_type(id));
+    TESSERA_TRY(vocabulary.add(token, number));
+  }
+  return {};
+}
+
+Status add_merge(std::string_view left, std::string_view right, uint32_t rank, const Vocabulary& vocabulary,
+                 std::string& joined, MergeTable& merges, std::string_view prefix) {
+  const uint32_t left_id = vocabulary.find(left), right_id = vocabulary.find(right);
+  if (left_id == Vocabulary::kNone) return not_in_vocabulary(fmt::format("merge {}'s", rank), left);
+  if (right_id == Vocabulary::kNone) return not_in_vocabulary(fmt::format("merge {}'s", rank), right);
+  joined = left;
+  joined += right.starts_with(prefix) ? right.substr(prefix.size()) : right;
+  const uint32_t id = vocabulary.find(joined);
+  if (id == Vocabulary::kNone) return not_in_vocabulary(fmt::format("merge {}'s result", rank), joined);
+  merges.add(left_id, right_id, {rank, id});
+  return {};
+}
 
 Status read_tokenizer_json(std::string_view text, TokenizerState& state) {
   simdjson::dom::parser parser;

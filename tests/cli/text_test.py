@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The commands on texts: generate, perplexity and quantize.
+"""The commands on texts: tokenize, generate, perplexity, embed and quantize.
 
 usage: text_test.py TESSERA SHARED_DATA [unittest arguments]; tests of a trained model skip where SHARED_DATA lacks it.
 """
@@ -55,6 +55,135 @@ class Generate(Stories):
         answer = self.json_of("generate", self.gguf, "--prompt", "Once upon a time", "--stop", "Lily")
         self.assertEqual(answer["text"], ", there was a little girl named ")
         self.assertEqual(answer["finish_reason"], "stop")
+
+
+CHATML = ("{% for m in messages %}<|{{ m.role }}|>{{ m.content }}\n{% endfor %}"
+          "{% if add_generation_prompt %}<|assistant|>{% endif %}")
+
+
+class Chat(Stories):
+    def chat(self, lines, *arguments):
+        result = call("generate", self.gguf, "--chat", "--chat-template", self.template, "--max-tokens", "8", "--json",
+                      *arguments, input="".join(line + "\n" for line in lines))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return [json.loads(line) for line in result.stdout.splitlines()]
+
+    def setUp(self):
+        super().setUp()
+        self.template = self.write("chat.jinja", CHATML.encode())
+
+    def count(self, text):
+        return len(self.json_of("tokenize", self.gguf, text, "--no-special")["ids"])
+
+    def test_history(self):
+        first, second = self.chat(["Once upon a time", "", "The end"])
+        self.assertEqual(first["prompt_tokens"], self.count("<|user|>Once upon a time\n<|assistant|>"))
+        history = f"<|user|>Once upon a time\n<|assistant|>{first['text']}\n<|user|>The end\n<|assistant|>"
+        self.assertEqual(second["prompt_tokens"], self.count(history))
+        told = self.chat(["Once upon a time"], "--system", "Be kind")[0]
+        self.assertEqual(told["prompt_tokens"],
+                         self.count("<|system|>Be kind\n<|user|>Once upon a time\n<|assistant|>"))
+        self.assertEqual(self.chat([], "--prompt", "Once upon a time")[0]["text"], first["text"])
+        self.assertEqual(self.chat([]), [])
+
+    def test_forgets_what_does_not_fit(self):
+        answers = self.chat(["The little dog was happy and ran in the park"] * 6, "--ctx", "96")
+        self.assertEqual(len(answers), 6)
+        self.assertTrue(all(a["prompt_tokens"] <= 96 for a in answers))
+
+    def test_wrong(self):
+        self.fails(4, "E0402", "generate", self.gguf, "--chat", says=["chat template", "--chat-template"])
+        self.fails(2, "E0801", "generate", self.gguf, "--prompt", "x", "--system", "y")
+        self.fails(2, "E0801", "generate", self.gguf, "--chat", "--ids", "1,2", "--chat-template", self.template)
+        bad = self.write("bad.jinja", b"{{ bos_token }}\n{% fly %}")
+        self.fails(3, "E0208", "generate", self.gguf, "--chat", "--chat-template", bad, says=["line 2", "{% fly %}"])
+        refuses = self.write("refuses.jinja", b"\n{{ raise_exception('no roles here') }}")
+        self.fails(3, "E0507", "generate", self.gguf, "--chat", "--prompt", "x", "--chat-template", refuses,
+                   says=["line 2", "no roles here"])
+
+
+class Tokenize(Stories):
+    def test_both_forms(self):
+        for model in (self.stories, self.gguf, os.path.join(self.stories, "tokenizer.model")):
+            answer = self.json_of("tokenize", model, "Once upon a time", "--offsets")
+            self.assertEqual(answer["ids"], [1, 403, 407, 261, 378])
+            self.assertEqual(answer["pieces"][1:3], ["\u2581Once", "\u2581upon"])
+            self.assertEqual(answer["offsets"], [[0, 0], [0, 4], [4, 9], [9, 11], [11, 16]])
+            self.assertEqual(call("tokenize", model, "Once upon a time", "--no-special").stdout, "403,407,261,378\n")
+            self.assertEqual(call("tokenize", model, "1,403 407\n261,378", "--decode").stdout, "<s>Once upon a time\n")
+            self.assertEqual(call("tokenize", model, "1,403,407,261,378", "--decode", "--no-special").stdout,
+                             "Once upon a time\n")
+
+    def test_sources(self):
+        lines = call("tokenize", self.gguf, "--no-special", input="Once\n\nupon\n").stdout
+        self.assertEqual(lines, "403\n\n407\n")
+        path = self.write("text.txt", "Once upon\na time é".encode())
+        ids = call("tokenize", self.gguf, "--file", path).stdout.strip()
+        self.assertEqual(self.json_of("tokenize", self.gguf, ids, "--decode", "--no-special")["text"],
+                         "Once upon\na time é")
+        table = call("tokenize", self.gguf, "Once upon", "--offsets").stdout
+        self.assertEqual(table, "1\t0..0\t<s>\n403\t0..4\t\u2581Once\n407\t4..9\t\u2581upon\n")
+
+    def test_wrong(self):
+        self.fails(3, "E0101", "tokenize", self.folder, "x", says=["tokenizer.json", "vocab.txt"])
+        self.fails(3, "E0101", "tokenize", self.path("missing"), "x")
+        self.fails(3, "E0104", "tokenize", self.model, "x")
+        self.fails(2, "E0801", "tokenize", self.gguf, "1,x", "--decode")
+        self.fails(3, "E0505", "tokenize", self.gguf, "512", "--decode")
+        self.fails(2, "E0801", "tokenize", self.gguf, "x", "--file", self.model)
+
+
+class Vocabularies(cli_test.Folder):
+    """Folders that hold a vocabulary alone."""
+
+    def ids(self, text, *arguments):
+        return self.json_of("tokenize", self.folder, text, *arguments)["ids"]
+
+    def test_word_piece(self):
+        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "dog", "##s", "ran", "!", "e"]
+        self.write("vocab.txt", "".join(w + "\n" for w in words).encode())
+        self.assertEqual(self.ids("The dogs RAN! \u00e9 xyz"), [2, 5, 6, 7, 8, 9, 10, 1, 3])
+        self.assertEqual(self.ids("the [MASK]", "--no-special"), [5, 4])
+        self.assertEqual(call("tokenize", self.folder, "2,5,6,7,9,3", "--decode", "--no-special").stdout, "the dogs!\n")
+        self.write("tokenizer_config.json", b'{"do_lower_case": false, "tokenizer_class": "BertTokenizer"}')
+        self.assertEqual(self.ids("The dog"), [2, 1, 6, 3])
+        self.write("tokenizer_config.json", b'{"tokenizer_class": "BertJapaneseTokenizer"}')
+        self.fails(4, "E0402", "tokenize", self.folder, "x", says=["BertJapaneseTokenizer", "tokenizer.json"])
+
+    def test_byte_level(self):
+        tokens = ["a", "b", "c", "\u0120", "ab", "\u0120c", "abab", "<|endoftext|>", "<s>", "</s>"]
+        self.write("vocab.json", json.dumps({t: i for i, t in enumerate(tokens)}).encode())
+        self.write("merges.txt", "#version: 0.2\na b\n\u0120 c\nab ab\n".encode())
+        self.assertEqual(self.ids("ababa c<|endoftext|>b"), [6, 0, 5, 7, 1])
+        self.assertEqual(call("tokenize", self.folder, "6,0,5,7", "--decode", "--no-special").stdout, "ababa c\n")
+        self.write("tokenizer_config.json", b'{"tokenizer_class": "RobertaTokenizer"}')
+        self.assertEqual(self.ids("ab c"), [8, 4, 5, 9])
+        self.write("merges.txt", b"a b\na x\n")
+        self.fails(3, "E0209", "tokenize", self.folder, "x", says=["merge 1", "'x'"])
+        self.write("merges.txt", b"a b c\n")
+        self.fails(3, "E0104", "tokenize", self.folder, "x", says=["merge 0"])
+
+    def test_equals_tokenizer_json(self):
+        bert = os.path.join(DATA, "architectures", "bert")
+        if not os.path.isdir(bert):
+            self.skipTest(f"{bert} is absent")
+        for name in ("vocab.txt", "tokenizer_config.json"):
+            with open(os.path.join(bert, name), "rb") as file:
+                self.write(name, file.read())
+        for text in ("Hello, World!", "na\u00efve caf\u00e9 [MASK] \u6771\u4eac", "", "un\u200bhappy \U0001f600"):
+            self.assertEqual(self.ids(text), self.json_of("tokenize", bert, text)["ids"], text)
+
+
+class Embed(Stories):
+    def test_texts(self):
+        for form in ("st_bert", "bert", os.path.join("bert", "bert-f32.gguf")):
+            model = os.path.join(DATA, "architectures", form)
+            if not os.path.exists(model):
+                self.skipTest(f"{model} is absent")
+            ids = self.json_of("tokenize", model, "hello world")["ids"]
+            by_text = self.json_of("embed", model, "--text", "hello world", "--pooling", "mean")
+            by_ids = self.json_of("embed", model, "--ids", ",".join(map(str, ids)), "--pooling", "mean")
+            self.assertEqual(by_text["embeddings"], by_ids["embeddings"])
 
 
 class Quantize(Stories):
