@@ -41,8 +41,8 @@ Status read_tokenizer_config(std::string_view text, TokenizerConfig& config);
 // {"text": id}: the tokens of added_tokens.json.
 Status read_added_tokens_file(std::string_view text, TokenizerConfig& config);
 
-// A vocabulary alone, and what the configuration's class makes of it; `config` gets the roles that it leaves open. E0402
-// for classes that are not known.
+// A vocabulary alone, and what the configuration's class makes of it; `config` gets the roles that it leaves open.
+// E0402 for classes that are not known.
 Status read_word_piece_files(std::string_view vocab_txt, TokenizerConfig& config, TokenizerState& state);
 Status read_byte_level_files(std::string_view vocab_json, std::string_view merges_txt, TokenizerConfig& config,
                              TokenizerState& state);
