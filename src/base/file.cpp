@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <system_error>
 
@@ -23,6 +25,16 @@ int open_at(int folder, const char* path, int flags) {
   do fd = ::openat(folder, path, flags | O_CLOEXEC);
   while (fd < 0 && errno == EINTR);
   return fd;
+}
+
+// The mapped files of this process. Never destroyed: files may outlive static objects.
+struct Mappings {
+  std::mutex mutex;
+  std::map<const std::byte*, const MappedFile*> by_address;
+};
+Mappings& mappings() {
+  static auto* all = new Mappings;
+  return *all;
 }
 
 const char* kind_of(mode_t mode) {
@@ -155,8 +167,29 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::map(FileDescriptor file, s
   return std::shared_ptr<const MappedFile>(new MappedFile(std::move(path), static_cast<const std::byte*>(data), size));
 }
 
+MappedFile::MappedFile(std::string path, const std::byte* data, size_t size)
+    : path_(std::move(path)), data_(data), size_(size) {
+  if (size_ == 0) return;
+  const std::lock_guard lock(mappings().mutex);
+  mappings().by_address.emplace(data_, this);
+}
+
 MappedFile::~MappedFile() {
-  if (size_ > 0) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (size_ == 0) return;
+  {
+    const std::lock_guard lock(mappings().mutex);
+    mappings().by_address.erase(data_);
+  }
+  ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void MappedFile::release_at(const void* data, size_t bytes) {
+  const auto* first = static_cast<const std::byte*>(data);
+  const std::lock_guard lock(mappings().mutex);  // held while the pages go, so that the mapping cannot end meanwhile
+  auto at = mappings().by_address.upper_bound(first);
+  if (at == mappings().by_address.begin()) return;
+  const MappedFile& file = *(--at)->second;
+  if (first < file.data_ + file.size_) file.release(static_cast<size_t>(first - file.data_), bytes);
 }
 
 void MappedFile::release(size_t offset, size_t length) const {

@@ -57,11 +57,13 @@ class MappedFile {
   // Gives the memory of the pages that lie wholly inside [offset, offset + length) back to the machine. Later reads
   // are still right: they fetch the page again. Ranges past the end are cut.
   void release(size_t offset, size_t length) const;
+  // The same for memory of any mapped file of this process; does nothing for other memory.
+  static void release_at(const void* data, size_t bytes);
   // Asks the machine to start reading [offset, offset + length); returns at once.
   void prefetch(size_t offset, size_t length) const;
 
  private:
-  MappedFile(std::string path, const std::byte* data, size_t size) : path_(std::move(path)), data_(data), size_(size) {}
+  MappedFile(std::string path, const std::byte* data, size_t size);
   static Result<std::shared_ptr<const MappedFile>> map(FileDescriptor file, std::string path);
 
   std::string path_;

@@ -77,6 +77,16 @@ TEST(MappedFile, ReleaseGivesPagesBackAndKeepsTheBytes) {
   (*file)->release(size - 1, SIZE_MAX);
   (*file)->release(100, 1);
   EXPECT_EQ(sum(), size * 'x');
+  // By address: of a mapped file, of other memory, and of a file that is mapped no more.
+  const std::byte* data = (*file)->data();
+  MappedFile::release_at(data + 1, size - 1);
+  EXPECT_GE(before, resident_set().now + (30 << 20));
+  EXPECT_EQ(sum(), size * 'x');
+  std::vector<char> own(64 << 10, 'y');
+  MappedFile::release_at(own.data(), own.size());
+  EXPECT_EQ(own, std::vector<char>(64 << 10, 'y'));
+  file = MappedFile::open(folder.put("other", "x"));
+  MappedFile::release_at(data + 1, size - 1);
 }
 
 TEST(ReadFile, Bounds) {

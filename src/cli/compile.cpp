@@ -110,7 +110,7 @@ Result<int> compile(const Arguments& arguments) {
   TESSERA_ASSIGN(const engine::PlanFigures after, engine::figures_of(made));
   if (!arguments.output.empty()) {
     TESSERA_TRY(check_stop("writing the artifact"));
-    TESSERA_TRY(engine::finish(made, options));
+    TESSERA_TRY(engine::finish(graph, made, options));
     TESSERA_TRY(
         plan::write_artifact(arguments.output, made.lowered.plan, {{"model", model.path()}, {"tessera", version()}}));
   }

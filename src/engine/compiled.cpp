@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <unordered_set>
 
 #include "base/result.h"
 #include "compile/decompose.h"
@@ -69,13 +70,22 @@ double ms_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
 
-Status pack(plan::Plan& plan, const CompileOptions& options) {
+// Packs what kernels take packed. Of the graph's constants those that the plan does not have any more are released:
+// packed, folded, or merged into others.
+Status pack(const ir::Graph& source, plan::Plan& plan, const CompileOptions& options) {
   TESSERA_ASSIGN(const kernels::KernelSet* kernels, kernels::chosen_set());
   const kernels::Parallel parallel =
       options.pool != nullptr ? runtime::parallel_of(*options.pool) : kernels::Parallel();
-  return plan::pack_constants(
-      plan, *kernels,
-      {.parallel = options.pool != nullptr ? &parallel : nullptr, .release_source = options.release_source});
+  plan::PackOptions how = {.parallel = options.pool != nullptr ? &parallel : nullptr, .release_source = {}};
+  if (!options.release_source) return plan::pack_constants(plan, *kernels, how);
+  std::unordered_set<const void*> settled;  // released, or still wanted
+  how.release_source = [&](const void* data, size_t bytes) {
+    if (settled.insert(data).second) options.release_source(data, bytes);
+  };
+  TESSERA_TRY(plan::pack_constants(plan, *kernels, how));
+  for (const Tensor& constant : plan.constants) settled.insert(constant.data());
+  for (const Tensor& constant : constants_of(source)) how.release_source(constant.data(), constant.bytes());
+  return {};
 }
 
 }  // namespace
@@ -124,15 +134,15 @@ Result<Compilation> compile_steps(const ir::Graph& graph, const CompileOptions& 
   return made;
 }
 
-Status finish(Compilation& made, const CompileOptions& options) {
-  TESSERA_TRY(pack(made.lowered.plan, options));
+Status finish(const ir::Graph& graph, Compilation& made, const CompileOptions& options) {
+  TESSERA_TRY(pack(graph, made.lowered.plan, options));
   embed_host_graphs(made.lowered.host_graphs, made.lowered.plan);
   return {};
 }
 
 Result<plan::Plan> compile_plan(const ir::Graph& graph, const CompileOptions& options) {
   TESSERA_ASSIGN(Compilation made, compile_steps(graph, options));
-  TESSERA_TRY(finish(made, options));
+  TESSERA_TRY(finish(graph, made, options));
   return std::move(made.lowered.plan);
 }
 
@@ -141,9 +151,9 @@ Result<std::unique_ptr<const Executable>> run_plan(std::shared_ptr<const plan::P
   return make(std::move(plan), options, parse_host_function, -1);
 }
 
-Result<std::unique_ptr<const Executable>> executable_of(compile::Lowered lowered, int64_t nodes,
-                                                        const CompileOptions& options) {
-  TESSERA_TRY(pack(lowered.plan, options));
+Result<std::unique_ptr<const Executable>> executable_of(const ir::Graph& source, compile::Lowered lowered,
+                                                        int64_t nodes, const CompileOptions& options) {
+  TESSERA_TRY(pack(source, lowered.plan, options));
   auto plan = std::make_shared<const plan::Plan>(std::move(lowered.plan));
   auto graphs = std::make_shared<std::vector<ir::Graph>>(std::move(lowered.host_graphs));
   const auto host = [plan, graphs](const plan::HostOp& op) -> Result<std::unique_ptr<runtime::HostFunction>> {
@@ -154,7 +164,7 @@ Result<std::unique_ptr<const Executable>> executable_of(compile::Lowered lowered
 
 Result<std::unique_ptr<const Executable>> compile(const ir::Graph& graph, const CompileOptions& options) {
   TESSERA_ASSIGN(Compilation made, compile_steps(graph, options));
-  return executable_of(std::move(made.lowered), made.nodes, options);
+  return executable_of(graph, std::move(made.lowered), made.nodes, options);
 }
 
 }  // namespace tessera::engine

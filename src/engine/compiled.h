@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/file.h"
 #include "base/thread_pool.h"
 #include "compile/lower.h"
 #include "engine/executable.h"
@@ -15,8 +16,8 @@ namespace tessera::engine {
 struct CompileOptions {
   std::shared_ptr<ThreadPool> pool = {};  // of all executables of one session
   passes::PipelineOptions pipeline = {};  // its targets are set by what kernels there are
-  // Told of source memory that will be read no more.
-  std::function<void(const void* data, size_t bytes)> release_source = {};
+  // Told of memory of constants that will be read no more, or seldom.
+  std::function<void(const void* data, size_t bytes)> release_source = MappedFile::release_at;
 };
 
 // The passes as the caller wants them.
@@ -35,7 +36,7 @@ Result<passes::PassReport> optimise(ir::Graph& graph, const CompileOptions& opti
 Result<Compilation> compile_steps(const ir::Graph& graph, const CompileOptions& options);
 // Packs the plan's constants for the instruction set and writes operators without a kernel into it, so that it stands
 // for itself.
-Status finish(Compilation& made, const CompileOptions& options);
+Status finish(const ir::Graph& graph, Compilation& made, const CompileOptions& options);
 
 // The graph as a plan that stands for itself, as artifacts hold it.
 Result<plan::Plan> compile_plan(const ir::Graph& graph, const CompileOptions& options);
@@ -43,9 +44,9 @@ Result<plan::Plan> compile_plan(const ir::Graph& graph, const CompileOptions& op
 Result<std::unique_ptr<const Executable>> run_plan(std::shared_ptr<const plan::Plan> plan,
                                                    const CompileOptions& options);
 
-// The executable of a graph of `nodes` nodes that has been lowered.
-Result<std::unique_ptr<const Executable>> executable_of(compile::Lowered lowered, int64_t nodes,
-                                                        const CompileOptions& options);
+// The executable of a graph of `nodes` nodes that has been lowered, which was made from `source`.
+Result<std::unique_ptr<const Executable>> executable_of(const ir::Graph& source, compile::Lowered lowered,
+                                                        int64_t nodes, const CompileOptions& options);
 
 // All at once. Operators without a kernel run on the interpreter.
 Result<std::unique_ptr<const Executable>> compile(const ir::Graph& graph, const CompileOptions& options);

@@ -45,14 +45,14 @@ class Interpreted final : public Executable {
   ir::Graph graph_;
 };
 
-void add_constants(const ir::Graph& graph, std::unordered_set<const void*>& seen, int64_t& bytes) {
+void add_constants(const ir::Graph& graph, std::unordered_set<const void*>& seen, std::vector<Tensor>& constants) {
   for (ir::NodeId n = 0; n < graph.node_count(); ++n) {
     if (graph.node(n).op == &ir::core::constant) {
       const auto id = static_cast<uint32_t>(std::get<int64_t>(graph.node(n).attrs->values[0]));
       const Tensor& tensor = graph.context().constant(id);
-      if (seen.insert(tensor.data()).second) bytes += static_cast<int64_t>(tensor.bytes());
+      if (seen.insert(tensor.data()).second) constants.push_back(tensor);
     }
-    for (const ir::Graph& nested : graph.regions(n)) add_constants(nested, seen, bytes);
+    for (const ir::Graph& nested : graph.regions(n)) add_constants(nested, seen, constants);
   }
 }
 
@@ -69,10 +69,16 @@ int64_t count_nodes(const ir::Graph& graph) {
   return nodes;
 }
 
-int64_t constant_bytes(const ir::Graph& graph) {
+std::vector<Tensor> constants_of(const ir::Graph& graph) {
   std::unordered_set<const void*> seen;
+  std::vector<Tensor> constants;
+  add_constants(graph, seen, constants);
+  return constants;
+}
+
+int64_t constant_bytes(const ir::Graph& graph) {
   int64_t bytes = 0;
-  add_constants(graph, seen, bytes);
+  for (const Tensor& constant : constants_of(graph)) bytes += static_cast<int64_t>(constant.bytes());
   return bytes;
 }
 

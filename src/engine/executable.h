@@ -42,7 +42,8 @@ std::unique_ptr<const Executable> interpret(ir::Graph graph);
 
 // Nodes of a graph and those nested in it, constants left out.
 int64_t count_nodes(const ir::Graph& graph);
-// Bytes of the constants that the graph uses.
+// The constants that the graph and those nested in it use, each once; and their bytes.
+std::vector<Tensor> constants_of(const ir::Graph& graph);
 int64_t constant_bytes(const ir::Graph& graph);
 
 }  // namespace tessera::engine

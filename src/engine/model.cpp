@@ -206,13 +206,6 @@ Result<ir::Graph> Model::Impl::graph_for(std::span<const Value> inputs, bool val
   return make_graph(inputs, values);
 }
 
-void Model::Impl::release(const void* data, size_t bytes) const {
-  if (file_ == nullptr) return;
-  const auto* first = static_cast<const std::byte*>(data);
-  if (first < file_->data() || first >= file_->data() + file_->size()) return;
-  file_->release(static_cast<size_t>(first - file_->data()), bytes);
-}
-
 Result<Model> Model::load(const std::string& path, LoadOptions options) {
   if (engine::is_language_model(path)) {
     TESSERA_ASSIGN(std::shared_ptr<Impl> language, Impl::open_language(path, std::move(options)));

@@ -35,8 +35,6 @@ class Model::Impl {
   static bool may_decide(const Value& input);
   // The plan of an artifact; null for other formats.
   const std::shared_ptr<const plan::Plan>& plan() const { return plan_; }
-  // Gives the pages of source memory back to the machine; nothing happens where it does not lie in the model's file.
-  void release(const void* data, size_t bytes) const;
 
   const std::vector<ValueInfo>& inputs() const { return inputs_; }
   const std::vector<ValueInfo>& outputs() const { return outputs_; }

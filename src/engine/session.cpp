@@ -43,12 +43,7 @@ struct Session::Impl {
   mutable ExecuteReport last;
   mutable int64_t runs = 0;
 
-  engine::CompileOptions compile_options() const {
-    return {
-        .pool = pool, .pipeline = pipeline, .release_source = [source = model.impl()](const void* data, size_t bytes) {
-          source->release(data, bytes);
-        }};
-  }
+  engine::CompileOptions compile_options() const { return {.pool = pool, .pipeline = pipeline}; }
 
   Result<std::shared_ptr<const Executable>> make(ir::Graph graph) const {
     if (options.reference) return std::shared_ptr<const Executable>(engine::interpret(std::move(graph)));

@@ -168,7 +168,7 @@ class Comparison {
     }
     TESSERA_ASSIGN(tapped.lowered, compile::lower(tapped.graph));
     TESSERA_ASSIGN(const std::unique_ptr<const Executable> executable,
-                   executable_of(std::move(tapped.lowered), count_nodes(graph), compile_));
+                   executable_of(graph, std::move(tapped.lowered), count_nodes(graph), compile_));
     ExecuteReport report;
     TESSERA_ASSIGN(tapped.values, executable->run(inputs, {{}, stop_}, report));
     if (report.failed_assumption) return fail(Code::shape_mismatch, "{}", *report.failed_assumption);

@@ -24,8 +24,8 @@ constexpr Pass kPipeline[] = {
     {"own_rules2", apply_own_rules, 2, "and where they are about composites"},
     {"precision", lower_precision, 2, "layers are computed in the precision that the user asks for"},
     {"cse2", merge_equal, 2, "two layers may have spelled the same formula in two ways"},
-    {"regions", form_regions, 3, "what follows a product is done while its result lies in cache"},
-    {"siblings", merge_siblings, 3, "layers of one input are one larger product"},
+    {"regions", form_regions, 2, "what follows a product is done while its result lies in cache"},
+    {"siblings", merge_siblings, 2, "layers of one input are one larger product"},
     {"identity3", remove_identities, 2, "the parts of a merged product are views, as are their heads"},
 };
 

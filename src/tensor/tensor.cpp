@@ -13,7 +13,6 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kMaxCount = int64_t{1} << 62;
-constexpr size_t kAlignment = 64;  // a cache line, and the widest vector
 
 }  // namespace
 
@@ -47,19 +46,13 @@ Result<Tensor> Tensor::make(DType dtype, Dims shape) {
   }
   TESSERA_TRY(check_blocks(dtype, shape));
   size_t bytes = storage_bytes(dtype, count);
-  TESSERA_TRY(check_allocation(bytes));
-  size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  TESSERA_ASSIGN(AlignedBuffer memory, AlignedBuffer::make(bytes));
   Tensor t;
   t.dtype_ = dtype;
   t.shape_ = std::move(shape);
   t.count_ = count;
-  if (rounded > 0) {
-    void* memory = std::aligned_alloc(kAlignment, rounded);
-    if (memory == nullptr) return fail(Code::out_of_memory, "{} bytes for a tensor could not be allocated", rounded);
-    std::memset(memory, 0, rounded);
-    t.keep_ = std::shared_ptr<void>(memory, std::free);
-    t.data_ = memory;
-  }
+  t.data_ = memory.data();
+  if (bytes > 0) t.keep_ = std::make_shared<AlignedBuffer>(std::move(memory));
   return t;
 }
 
