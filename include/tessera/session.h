@@ -35,11 +35,13 @@ struct NamedValue {
   Value value;
 };
 
-// What is known about a named size beforehand. One value (lo == hi) makes it a constant.
+// What is known about a named size beforehand. One value (lo == hi) makes it a constant; a list of sizes allows these
+// and no others, and keeps a plan for each. A run with another size is an error (E0316).
 struct DimRange {
   std::string name;
   int64_t lo = 0;
   int64_t hi = INT64_MAX;
+  std::vector<int64_t> sizes = {};  // ascending, lo and hi the first and the last; empty: all between lo and hi
 };
 
 struct LoadOptions {
@@ -71,21 +73,26 @@ class Model {
 
 // How a model's graph becomes a plan.
 struct CompileOptions {
-  int optimisation = 2;                   // 0 to 3, as -O of the command
-  bool strict = false;                    // only rewrites that keep every bit
-  bool exact_activations = false;         // do not round what quantized and bf16 weights are multiplied by
-  bool approximate = false;               // also rules whose sides are only nearly equal
-  std::string rules = {};                 // rules of the caller's own, as text: docs/rules.md
-  std::string precision = {};             // of layers: bf16, f16, int8-dynamic, strict, or rules as JSON text
-  std::vector<std::string> disable = {};  // names of passes and rules
-  int64_t stop_after = -1;                // rewrites; negative: no limit
+  int optimisation = 2;                      // 0 to 3, as -O of the command
+  bool strict = false;                       // only rewrites that keep every bit
+  bool exact_activations = false;            // do not round what quantized and bf16 weights are multiplied by
+  bool approximate = false;                  // also rules whose sides are only nearly equal
+  std::string rules = {};                    // rules of the caller's own, as text: docs/rules.md
+  std::string precision = {};                // of layers: bf16, f16, int8-dynamic, strict, or rules as JSON text
+  std::vector<std::string> disable = {};     // names of passes and rules
+  int64_t stop_after = -1;                   // rewrites; negative: no limit
+  std::vector<std::string> passes = {};      // exactly these, in this order; empty: those of the level
+  int64_t fold_elements = int64_t{1} << 20;  // the most elements of operands and results of one folded node
+  bool reuse_memory = true;                  // intermediates take each other's memory
 };
 
 struct SessionOptions {
   CompileOptions compile = {};
-  int threads = 0;            // 0: as many as the container gives
-  bool reference = false;     // run on the reference interpreter: exact and slow
-  size_t cached_shapes = 16;  // plans kept for sizes that break an assumption of the general plan
+  int threads = 0;                         // 0: as many as the container gives
+  bool reference = false;                  // run on the reference interpreter: exact and slow
+  size_t cached_shapes = 16;               // plans kept for sizes that break an assumption of the general plan
+  std::string cache_folder = {};           // where compiled plans are kept for later processes; empty: nowhere
+  int64_t cache_bytes = int64_t{4} << 30;  // the most that they take there; the least recently used go
 };
 
 struct RunOptions {
@@ -106,6 +113,9 @@ struct SessionStatistics {
   int64_t weight_bytes = 0;  // of constants
   int64_t runs = 0;
   int64_t specialised_plans = 0;  // in the cache
+  int64_t shapes_planned = 0;     // runs whose sizes had not been seen, or not lately
+  double plan_ms = 0;             // planning for the last of them
+  bool from_cache = false;        // the plan lay in SessionOptions::cache_folder
   int64_t arena_bytes = 0;
   int64_t peak_activation_bytes = 0;
   int64_t live_set_bound_bytes = 0;

@@ -6,10 +6,10 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
-#include <charconv>
 
 #include "base/file.h"
 #include "base/result.h"
+#include "engine/options.h"
 #include "engine/quantize.h"
 #include "tessera/tessera.h"
 
@@ -19,7 +19,8 @@ namespace {
 struct Draft {
   Arguments arguments;
   std::vector<std::string> dims;
-  std::string rules;  // a file
+  std::string rules;    // a file
+  std::string options;  // a file, which has been read by then
 };
 
 using AddOptions = void (*)(CLI::App&, Draft&);
@@ -33,7 +34,8 @@ struct CommandSpec {
 
 void add_model(CLI::App& app, Draft& draft) {
   app.add_option("MODEL", draft.arguments.subject, "an ONNX model, a graph (.tg) or an artifact (.tess)")->required();
-  app.add_option("--dim", draft.dims, "a named size of the inputs: NAME=N, or NAME=LO..HI")
+  app.add_option("--dim", draft.dims,
+                 "a named size of the inputs: NAME=N, NAME=LO..HI, or NAME=bucket:N,N for these sizes only")
       ->type_name("NAME=N")
       ->allow_extra_args(false);
 }
@@ -53,6 +55,17 @@ void add_compiling(CLI::App& app, Draft& draft) {
   app.add_option("--disable", options.disable, "a pass or a rule to leave out; may be given more than once")
       ->type_name("NAME")
       ->allow_extra_args(false);
+  app.add_option("--passes", options.passes, "exactly these passes, in this order, whatever the level says")
+      ->type_name("NAME,NAME")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_option("--fold-limit", options.fold_elements,
+                 "compute nodes of at most N elements beforehand where their operands are constant (default 1048576)")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
+  app.add_flag("!--no-memory-reuse", options.reuse_memory, "give every intermediate memory of its own");
+  app.add_option("--options", draft.options, "a JSON file of these options by name; flags go over it")
+      ->type_name("FILE");
   app.add_option("--stop-after", options.stop_after, "stop after N rewrites of the graph")
       ->check(CLI::NonNegativeNumber)
       ->type_name("N");
@@ -311,28 +324,23 @@ const CommandSpec kCommands[] = {
      }},
 };
 
-Result<int64_t> parse_size(std::string_view text, const std::string& whole) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0)
-    return fail(Code::usage, "--dim {}: '{}' is not a size", whole, text);
-  return value;
-}
-
-Result<DimRange> parse_dim(const std::string& text) {
-  const size_t equals = text.rfind('=');
-  if (equals == std::string::npos || equals == 0)
-    return fail(Code::usage, "--dim {}: expected NAME=N or NAME=LO..HI", text);
-  const std::string_view range = std::string_view(text).substr(equals + 1);
-  const size_t dots = range.find("..");
-  DimRange dim{text.substr(0, equals), 0, 0};
-  TESSERA_ASSIGN(dim.lo, parse_size(range.substr(0, dots), text));
-  dim.hi = dim.lo;
-  if (dots != std::string_view::npos) {
-    TESSERA_ASSIGN(dim.hi, parse_size(range.substr(dots + 2), text));
+// The options that a file holds come first, whatever the order on the command line: flags go over them.
+Status read_options_file(int argc, const char* const* argv, Draft& draft) {
+  std::string path;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--options" && i + 1 < argc) path = argv[i + 1];
+    if (word.starts_with("--options=")) path = word.substr(word.find('=') + 1);
   }
-  if (dim.lo > dim.hi) return fail(Code::usage, "--dim {}: {} is greater than {}", text, dim.lo, dim.hi);
-  return dim;
+  if (path.empty()) return {};
+  constexpr size_t kMostBytes = size_t{1} << 20;
+  TESSERA_ASSIGN(const std::string text, read_file(path, kMostBytes));
+  Result<engine::OptionsFile> file = engine::parse_options(text);
+  if (!file) return tl::unexpected<Error>(std::move(file).error().within("reading '" + path + "'"));
+  draft.arguments.session.compile = std::move(file->compile);
+  draft.arguments.dims = std::move(file->dims);
+  if (!file->rule_files.empty()) draft.rules = file->rule_files.back();
+  return {};
 }
 
 }  // namespace
@@ -345,6 +353,7 @@ Result<std::variant<Arguments, Reply>> parse_arguments(int argc, const char* con
       "`tessera COMMAND --help` tells more. Exit codes: 0 done, 1 the answer is no, 2 wrong usage, 3 bad model or "
       "input,\n4 not supported, 5 out of a resource, 6 interrupted, 70 a bug of ours.");
   Draft draft;
+  TESSERA_TRY(read_options_file(argc, argv, draft));
   for (const CommandSpec& spec : kCommands) {
     CLI::App* command = app.add_subcommand(spec.name, spec.about);
     command->footer(std::string("Example: ") + spec.example);
@@ -368,7 +377,8 @@ Result<std::variant<Arguments, Reply>> parse_arguments(int argc, const char* con
   }
   draft.arguments.command = app.get_subcommands().front()->get_name();
   for (const std::string& text : draft.dims) {
-    TESSERA_ASSIGN(DimRange dim, parse_dim(text));
+    TESSERA_ASSIGN(DimRange dim, engine::parse_dim(text));
+    std::erase_if(draft.arguments.dims, [&](const DimRange& other) { return other.name == dim.name; });
     draft.arguments.dims.push_back(std::move(dim));
   }
   if (!draft.rules.empty()) {
@@ -378,7 +388,8 @@ Result<std::variant<Arguments, Reply>> parse_arguments(int argc, const char* con
   }
   std::string& precision = draft.arguments.session.compile.precision;
   constexpr std::string_view kWords[] = {"", "keep", "bf16", "f16", "int8-dynamic", "strict"};
-  if (std::find(std::begin(kWords), std::end(kWords), precision) == std::end(kWords)) {
+  const bool known = std::find(std::begin(kWords), std::end(kWords), precision) != std::end(kWords);
+  if (!known && !precision.starts_with('[')) {  // an options file holds the rules themselves
     TESSERA_ASSIGN(const std::shared_ptr<const MappedFile> file, MappedFile::open(precision));
     const auto bytes = file->bytes();
     precision.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());

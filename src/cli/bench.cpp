@@ -143,6 +143,7 @@ Result<int> bench(const Arguments& arguments) {
                 {"peak_activation_bytes", facts.peak_activation_bytes},
                 {"live_set_bound_bytes", facts.live_set_bound_bytes},
                 {"arena_bytes", facts.arena_bytes},
+                {"plan_ms", facts.plan_ms},
                 {"resident_bytes", timing.resident.now},
                 {"resident_peak_bytes", at_end.peak},
                 {"weight_bytes", facts.weight_bytes},

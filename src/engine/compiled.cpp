@@ -30,6 +30,7 @@ class Compiled final : public Executable {
       report.failed_assumption = "the plan assumes " + session_->plan().main().guards[*told.failed_guard].what;
       return std::vector<Value>();
     }
+    report.plan_ms = told.plan_ms;
     report.arena_bytes = static_cast<int64_t>(told.arena_bytes);
     report.peak_activation_bytes = static_cast<int64_t>(told.peak_activation_bytes);
     report.live_set_bound_bytes = static_cast<int64_t>(told.live_set_bound_bytes);
@@ -61,6 +62,7 @@ Result<std::unique_ptr<const Executable>> make(std::shared_ptr<const plan::Plan>
   session.pool = options.pool;
   session.host = std::move(host);
   session.release_source = options.release_source;
+  session.reuse_memory = options.reuse_memory;
   if (nodes < 0) session.check = check_step;  // the plan comes from a file
   TESSERA_ASSIGN(std::unique_ptr<runtime::Session> made, runtime::Session::make(std::move(plan), std::move(session)));
   return std::make_unique<Compiled>(std::move(made), nodes);
@@ -103,6 +105,8 @@ Result<passes::PipelineOptions> pipeline_of(const tessera::CompileOptions& optio
   }
   pipeline.disable = options.disable;
   pipeline.stop_after = options.stop_after;
+  pipeline.passes = options.passes;
+  pipeline.fold_elements = options.fold_elements;
   return pipeline;
 }
 

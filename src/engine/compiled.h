@@ -16,6 +16,7 @@ namespace tessera::engine {
 struct CompileOptions {
   std::shared_ptr<ThreadPool> pool = {};  // of all executables of one session
   passes::PipelineOptions pipeline = {};  // its targets are set by what kernels there are
+  bool reuse_memory = true;
   // Told of memory of constants that will be read no more, or seldom.
   std::function<void(const void* data, size_t bytes)> release_source = MappedFile::release_at;
 };

@@ -21,6 +21,7 @@ struct ExecuteOptions {
 struct ExecuteReport {
   // What the graph assumed about all sizes and these inputs break, in words: nothing ran then.
   std::optional<std::string> failed_assumption;
+  std::optional<double> plan_ms;  // planning, where these sizes had not been seen
   int64_t arena_bytes = 0;
   int64_t peak_activation_bytes = 0;
   int64_t live_set_bound_bytes = 0;

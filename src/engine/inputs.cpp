@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "base/result.h"
@@ -17,7 +18,7 @@ struct Seen {
 };
 using SeenSizes = std::unordered_map<std::string_view, Seen>;
 
-Status check_tensor(const ValueInfo& info, const Tensor& tensor, SeenSizes& seen) {
+Status check_tensor(const ValueInfo& info, const Tensor& tensor, std::span<const DimRange> dims, SeenSizes& seen) {
   if (tensor.dtype() != info.dtype)
     return fail(Code::dtype_mismatch, "input '{}' must be {} but {} was given", info.name, info.type,
                 type_text(tensor));
@@ -32,6 +33,7 @@ Status check_tensor(const ValueInfo& info, const Tensor& tensor, SeenSizes& seen
                     info.type, type_text(tensor), axis, size, info.sizes[axis]);
       continue;
     }
+    TESSERA_TRY(check_dim(dims, info.shape[axis], size, info.name));
     const auto [first, is_new] = seen.try_emplace(info.shape[axis], Seen{size, info.name});
     if (!is_new && first->second.size != size)
       return fail(Code::shape_mismatch, "'{}' is {} in input '{}' but {} in input '{}', axis {} of {}",
@@ -40,13 +42,13 @@ Status check_tensor(const ValueInfo& info, const Tensor& tensor, SeenSizes& seen
   return {};
 }
 
-Result<Value> check_input(const ValueInfo& info, const Value& value, SeenSizes& seen) {
+Result<Value> check_input(const ValueInfo& info, const Value& value, std::span<const DimRange> dims, SeenSizes& seen) {
   const bool fits = info.kind == ValueInfo::Kind::tensor     ? value.tensor() != nullptr
                     : info.kind == ValueInfo::Kind::sequence ? value.sequence() != nullptr
                                                              : true;
   if (!fits)
     return fail(Code::dtype_mismatch, "input '{}' must be {} but {} was given", info.name, info.type, type_text(value));
-  if (info.kind == ValueInfo::Kind::tensor) TESSERA_TRY(check_tensor(info, *value.tensor(), seen));
+  if (info.kind == ValueInfo::Kind::tensor) TESSERA_TRY(check_tensor(info, *value.tensor(), dims, seen));
   // What is present may be given as it is.
   if (info.kind == ValueInfo::Kind::optional && !value.optional())
     return Value(Optional{std::make_shared<const Value>(value)});
@@ -64,7 +66,21 @@ std::string type_text(const Value& value) {
   return inner ? "an optional of " + type_text(*inner) : "an absent optional";
 }
 
-Result<std::vector<Value>> bind_inputs(const std::vector<ValueInfo>& inputs, std::span<const NamedValue> given) {
+Status check_dim(std::span<const DimRange> dims, std::string_view name, int64_t size, std::string_view input) {
+  for (const DimRange& dim : dims) {
+    if (dim.name != name) continue;
+    if (size < dim.lo || size > dim.hi)
+      return fail(Code::dim_out_of_bounds, "'{}' is {} in input '{}' but was declared to lie in [{}, {}]", name, size,
+                  input, dim.lo, dim.hi);
+    if (!dim.sizes.empty() && !std::binary_search(dim.sizes.begin(), dim.sizes.end(), size))
+      return fail(Code::dim_out_of_bounds, "'{}' is {} in input '{}' but was declared to be one of {}", name, size,
+                  input, fmt::join(dim.sizes, ", "));
+  }
+  return {};
+}
+
+Result<std::vector<Value>> bind_inputs(const std::vector<ValueInfo>& inputs, std::span<const NamedValue> given,
+                                       std::span<const DimRange> dims) {
   std::unordered_map<std::string_view, const Value*> by_name;
   for (const NamedValue& value : given)
     if (!by_name.emplace(value.name, &value.value).second)
@@ -84,7 +100,7 @@ Result<std::vector<Value>> bind_inputs(const std::vector<ValueInfo>& inputs, std
       }
       continue;
     }
-    Result<Value> value = check_input(info, *found->second, seen);
+    Result<Value> value = check_input(info, *found->second, dims, seen);
     if (value) {
       bound.push_back(std::move(*value));
     } else if (wrong) {

@@ -42,8 +42,12 @@ struct Session::Impl {
   mutable std::shared_ptr<const Executable> latest;  // the one that ran last
   mutable ExecuteReport last;
   mutable int64_t runs = 0;
+  mutable int64_t shapes_planned = 0;
+  mutable double plan_ms = 0;  // for the last of them
 
-  engine::CompileOptions compile_options() const { return {.pool = pool, .pipeline = pipeline}; }
+  engine::CompileOptions compile_options() const {
+    return {.pool = pool, .pipeline = pipeline, .reuse_memory = options.compile.reuse_memory};
+  }
 
   Result<std::shared_ptr<const Executable>> make(ir::Graph graph) const {
     if (options.reference) return std::shared_ptr<const Executable>(engine::interpret(std::move(graph)));
@@ -118,6 +122,10 @@ struct Session::Impl {
       latest = std::move(used);
       last = report;
       ++runs;
+      if (report.plan_ms) {
+        ++shapes_planned;
+        plan_ms = *report.plan_ms;
+      }
     }
     return outputs;
   }
@@ -168,7 +176,7 @@ Result<Session> Session::create(const Model& model, SessionOptions options) {
 
 Result<std::vector<NamedValue>> Session::run(std::span<const NamedValue> inputs, const RunOptions& options) const {
   const Model::Impl& model = *impl_->model.impl();
-  TESSERA_ASSIGN(std::vector<Value> bound, engine::bind_inputs(model.inputs(), inputs));
+  TESSERA_ASSIGN(std::vector<Value> bound, engine::bind_inputs(model.inputs(), inputs, model.dims()));
   TESSERA_ASSIGN(std::vector<Tensor> buffers, output_buffers(model.outputs(), options.outputs));
   TESSERA_ASSIGN(std::vector<Value> results, catching_exhaustion([&] {
                    return impl_->execute(bound, {buffers, options.stop});
@@ -184,6 +192,8 @@ SessionStatistics Session::statistics() const {
   const auto& described = impl_->latest != nullptr ? impl_->latest : impl_->general;
   if (described != nullptr) described->describe(statistics);
   statistics.runs = impl_->runs;
+  statistics.shapes_planned = impl_->shapes_planned;
+  statistics.plan_ms = impl_->plan_ms;
   statistics.specialised_plans = static_cast<int64_t>(impl_->special.size());
   statistics.arena_bytes = impl_->last.arena_bytes;
   statistics.peak_activation_bytes = impl_->last.peak_activation_bytes;

@@ -58,7 +58,7 @@ class Comparison {
       : model_(model), options_(options), tolerance_(tolerance), stop_(stop) {}
 
   Result<Verdict> run(std::span<const NamedValue> inputs) {
-    TESSERA_ASSIGN(const std::vector<Value> bound, bind_inputs(model_.inputs(), inputs));
+    TESSERA_ASSIGN(const std::vector<Value> bound, bind_inputs(model_.inputs(), inputs, model_.impl()->dims()));
     std::vector<ir::RefValue> operands;
     for (const Value& input : bound) {
       TESSERA_ASSIGN(ir::RefValue operand, ir::to_ref(input));
@@ -66,6 +66,7 @@ class Comparison {
     }
     TESSERA_ASSIGN(const ir::Graph graph, graph_for(bound, operands));
     TESSERA_ASSIGN(compile_.pipeline, pipeline_of(options_.compile));
+    compile_.reuse_memory = options_.compile.reuse_memory;
     compile_.pool = std::make_shared<ThreadPool>(options_.threads > 0 ? options_.threads : usable_cores());
     TESSERA_ASSIGN(const Compilation made, compile_steps(graph, compile_));
     Reference reference{graph, std::move(operands)};

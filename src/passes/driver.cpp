@@ -46,6 +46,12 @@ Status check(const ir::Graph& graph) {
   return {};
 }
 
+std::string pass_names() {
+  std::string names;
+  for (const Pass& pass : pipeline()) names += (names.empty() ? "" : ", ") + std::string(pass.name);
+  return names;
+}
+
 class Driver {
  public:
   Driver(const PipelineOptions& options, Spoil* spoil) : options_(options), spoil_(spoil) {
@@ -74,8 +80,9 @@ class Driver {
         report.journal.push_back(std::move(edit));
       }
       if (sweep == kMaxSweeps)
-        return fail(Code::internal, "pass '{}' still rewrites after {} sweeps, last by '{}' at {}", pass.name,
-                    kMaxSweeps, last.rule, last.place);
+        return fail(pass.run == apply_own_rules ? Code::graph_invalid : Code::internal,
+                    "pass '{}' still rewrites after {} sweeps, last by '{}' at {}", pass.name, kMaxSweeps, last.rule,
+                    last.place);
     }
     return {};
   }
@@ -108,6 +115,16 @@ Result<PassReport> run_pipeline(ir::Graph& graph, const PipelineOptions& options
   if (!options.dump_after.empty() && options.dump_after != "all" && !known(options.dump_after))
     return fail(Code::usage, "there is no pass '{}' to dump after", options.dump_after);
 
+  std::vector<const Pass*> order;
+  for (const Pass& pass : pipeline())
+    if (options.passes.empty() && pass.level <= options.level) order.push_back(&pass);
+  for (const std::string& name : options.passes) {
+    if (!known(name)) return fail(Code::usage, "there is no pass '{}' to run; there are {}", name, pass_names());
+    order.push_back(
+        &*std::find_if(pipeline().begin(), pipeline().end(), [&](const Pass& p) { return p.name == name; }));
+  }
+  std::erase_if(order, [&](const Pass* pass) { return options.disabled(pass->name); });
+
   auto verified = [&](std::string_view when) -> Status {
     if (!kDebug) return {};
     if (Status valid = ir::verify(graph); !valid)
@@ -121,8 +138,8 @@ Result<PassReport> run_pipeline(ir::Graph& graph, const PipelineOptions& options
   std::optional<Spoil> spoil;
   if (fault && fault->where != PlantedFault::Where::kernel) spoil.emplace(std::move(*fault));
   Driver driver(options, spoil ? &*spoil : nullptr);
-  for (const Pass& pass : pipeline()) {
-    if (pass.level > options.level || options.disabled(pass.name)) continue;
+  for (const Pass* chosen : order) {
+    const Pass& pass = *chosen;
     const auto start = std::chrono::steady_clock::now();
     const size_t before = driver.report.journal.size();
     TESSERA_TRY(driver.run(pass, graph));

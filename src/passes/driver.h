@@ -28,6 +28,7 @@ struct PipelineOptions {
   // Whether an operator's kernels read this operand through any strides; none does when empty.
   std::function<bool(const ir::OpDef&, size_t operand)> strided = {};
   std::vector<std::string> disable = {};  // names of passes and rules
+  std::vector<std::string> passes = {};   // these, in this order, instead of those of the level
   std::string dump_after = {};            // a pass, or "all"; shown through `dump`
   std::function<void(std::string_view pass, const ir::Graph&)> dump = {};
 

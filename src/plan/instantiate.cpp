@@ -95,6 +95,7 @@ class Memory {
   Memory(const Prepared& prepared, uint32_t index, Instance& instance)
       : r_(prepared.plan->routines[index]),
         prepared_(prepared.routines[index]),
+        reuse_(prepared.reuse_memory),
         instance_(instance),
         merged_(r_.values.size()) {}
 
@@ -113,7 +114,7 @@ class Memory {
       place.output = i;
       instance_.output_bytes += place.bytes;
     }
-    for (uint32_t s = 0; s < r_.steps.size(); ++s)
+    for (uint32_t s = 0; reuse_ && s < r_.steps.size(); ++s)
       if (r_.steps[s].kind == StepKind::kernel) try_in_place(s);
     return colour_all();
   }
@@ -179,7 +180,7 @@ class Memory {
       const Place& place = instance_.places[v];
       const Interval interval = {first[v], std::min(l.last[v], end), place.bytes};
       if (place.in == Place::In::arena) {
-        arena.push_back(interval);
+        arena.push_back(reuse_ ? interval : Interval{0, end, place.bytes});
         which.push_back(v);
       }
       if (place.in == Place::In::arena || place.in == Place::In::output) {
@@ -210,6 +211,7 @@ class Memory {
 
   const Routine& r_;
   const PreparedRoutine& prepared_;
+  const bool reuse_;
   Instance& instance_;
   std::vector<ValueId> merged_;  // the buffer made in this one's place; itself when there is none
 };

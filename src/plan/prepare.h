@@ -39,6 +39,7 @@ struct Prepared {
   std::shared_ptr<const Plan> plan;
   const kernels::KernelSet* kernels = nullptr;
   std::vector<PreparedRoutine> routines;
+  bool reuse_memory = true;  // else each buffer has memory of its own
 };
 
 // The line of the kernel table that a kernel step names; null when none fits.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/result.h"
 
@@ -72,6 +73,7 @@ Status Executor::enter(const Active& a, std::span<const Value* const> inputs, co
   if (f.instance != nullptr) {
     TESSERA_TRY(plan::check_inputs(a.routine, f.instance->sizes, inputs));
   } else {
+    const auto begin = std::chrono::steady_clock::now();
     plan::Sizes sizes(a.routine, symbols);
     TESSERA_TRY(plan::check_inputs(a.routine, sizes, inputs));
     TESSERA_TRY(check_guards(a, sizes));
@@ -79,6 +81,8 @@ Status Executor::enter(const Active& a, std::span<const Value* const> inputs, co
     if (shared_.check) TESSERA_TRY(check_steps(a, made));
     f.instance = std::make_shared<const plan::Instance>(std::move(made));
     shared_.instances.insert(a.index, f.instance);
+    if (a.index == 0)
+      report_.plan_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   }
   f.symbols = std::move(symbols);
   f.sizes = &f.instance->sizes;

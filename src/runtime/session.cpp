@@ -80,6 +80,7 @@ Result<std::unique_ptr<Session>> Session::make(std::shared_ptr<const plan::Plan>
       options.release_source(constant.data(), constant.bytes());
     shared.constants.push_back(std::move(usable));
   }
+  shared.prepared.reuse_memory = options.reuse_memory;
   shared.max_iterations = options.max_iterations;
   shared.check = std::move(options.check);
   shared.pool = std::move(options.pool);

@@ -33,6 +33,7 @@ struct SessionOptions {
   HostResolver host = {};                       // needed by plans with host steps
   const kernels::KernelSet* kernels = nullptr;  // null: what TESSERA_ISA or the CPU says
   size_t cached_shapes = 64;                    // instances kept, of all routines together
+  bool reuse_memory = true;                     // intermediates take each other's memory
   int64_t max_iterations = int64_t{1} << 22;    // of one loop; E0506 beyond
   // Told of each constant that had to be copied because its memory is not aligned to its elements: the source is read
   // no more, and its pages may be given back.
@@ -53,6 +54,7 @@ struct RunOptions {
 struct RunReport {
   // The assumption of the compiled plan that these sizes break: index into main().guards. The run did nothing then.
   std::optional<uint32_t> failed_guard;
+  std::optional<double> plan_ms;  // planning the main routine, where these sizes had not been seen
   size_t arena_bytes = 0;
   size_t peak_activation_bytes = 0;  // arenas, outputs and all that was allocated on the way, at their worst together
   size_t live_set_bound_bytes = 0;
