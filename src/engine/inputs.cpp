@@ -27,13 +27,13 @@ Status check_tensor(const ValueInfo& info, const Tensor& tensor, std::span<const
     return fail(Code::rank_mismatch, "input '{}' must be {} but {} was given", info.name, info.type, type_text(tensor));
   for (size_t axis = 0; axis < info.shape.size(); ++axis) {
     const int64_t size = tensor.shape()[axis];
+    TESSERA_TRY(check_dim(dims, info.shape[axis], size, info.name));
     if (info.sizes[axis] >= 0) {
       if (size != info.sizes[axis])
         return fail(Code::shape_mismatch, "input '{}' must be {} but {} was given: axis {} is {}, not {}", info.name,
                     info.type, type_text(tensor), axis, size, info.sizes[axis]);
       continue;
     }
-    TESSERA_TRY(check_dim(dims, info.shape[axis], size, info.name));
     const auto [first, is_new] = seen.try_emplace(info.shape[axis], Seen{size, info.name});
     if (!is_new && first->second.size != size)
       return fail(Code::shape_mismatch, "'{}' is {} in input '{}' but {} in input '{}', axis {} of {}",
