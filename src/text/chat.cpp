@@ -55,7 +55,7 @@ Result<std::string> Chat::render(const Value& messages, const ChatContext& conte
   for (const auto& [name, id] :
        {std::pair("bos_token", special.bos), std::pair("eos_token", special.eos), std::pair("unk_token", special.unk),
         std::pair("pad_token", special.pad), std::pair("cls_token", special.cls), std::pair("sep_token", special.sep)})
-    if (id) variables.emplace_back(name, std::string(tokenizer_.token(*id)));
+    if (id) variables.emplace_back(name, tokenizer_.token(*id));
   Result<std::string> text = template_.render(Value::dict(std::move(variables)));
   if (!text) return tl::unexpected<Error>(std::move(text).error().within("rendering the chat template"));
   return text;

@@ -159,6 +159,9 @@ TEST(ChatTemplate, Renders) {
        "endfor %}",
        "IN1"},
       {"{{ strftime_now('%Y') }}", "2023"},
+      {"{% set b = {16: 'x', 4: 'y'} %}{{ b[4] ~ b[16] }}{% for k, v in b | dictsort %}{{ k + 1 }}{% endfor %}",
+       "yx517"},
+      {"{{ ' ' * 2 ~ 'a' * 3 ~ 'b' * -1 }}", "  aaa"},
   };
   for (const Rendered& c : cases) {
     const auto parsed = ChatTemplate::parse(c.source);
@@ -183,9 +186,15 @@ TEST(ChatTemplate, RefusesWithTheLine) {
     EXPECT_EQ(parsed.error().code, Code::template_syntax);
     EXPECT_NE(parsed.error().message.find(part), std::string::npos) << parsed.error().message;
   }
-  std::string deep = "{{ ";
+  std::string deep = "{{ ", chain = "{{ a", blocks;
   deep.append(100000, '(');
   EXPECT_FALSE(ChatTemplate::parse(deep));
+  for (int i = 0; i < 100000; ++i) chain += ".b";
+  const auto long_chain = ChatTemplate::parse(chain + " }}");  // its tree is as deep as it is long
+  ASSERT_TRUE(long_chain) << long_chain.error().to_string();
+  EXPECT_FALSE(long_chain->render(Value::dict({})));
+  for (int i = 0; i < 20000; ++i) blocks += "{% if a %}";
+  EXPECT_FALSE(ChatTemplate::parse(blocks));
   const std::pair<const char*, Code> failing[] = {
       {"{{ raise_exception('no system') }}", Code::template_failed},
       {"{{ missing.role }}", Code::template_failed},
@@ -193,6 +202,26 @@ TEST(ChatTemplate, RefusesWithTheLine) {
       {"{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(200) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
        Code::iteration_limit},
       {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", Code::iteration_limit},
+      // Deep, and wide by sharing: each would take more than there is to write, compare or free.
+      {"{% set ns = namespace(x=[]) %}{% for i in range(100000) %}{% set ns.x = [ns.x] %}{% endfor %}",
+       Code::iteration_limit},
+      {"{% set ns = namespace(x=[1]) %}{% for i in range(50) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
+       Code::iteration_limit},
+      {"{% set a = namespace(x=[1]) %}{% set b = namespace(x=[1]) %}{% for i in range(50) %}"
+       "{% set a.x = [a.x, a.x] %}{% set b.x = [b.x, b.x] %}{% endfor %}{{ a.x == b.x }}",
+       Code::iteration_limit},
+      {"{% set ns = namespace() %}{% set ns.me = [ns] %}", Code::iteration_limit},
+      {"{% set ns = namespace() %}{% set ns.me = ns %}", Code::iteration_limit},
+      {"{% set d = {} %}{% set d.x = 1 %}", Code::template_failed},
+      {"{% set x = [1] * 3 %}", Code::template_failed},
+      {"{% set x = 'ab' * 2000000000 %}", Code::iteration_limit},
+      {"{% set ns = namespace(s='ab') %}{% for i in range(18) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}"
+       "{{ ns.s | replace('a', ns.s) | length }}",
+       Code::iteration_limit},
+      {"{% set ns = namespace(s='0123456789abcdef') %}{% for i in range(12) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}"
+       "{{ range(100000) | join(ns.s) }}",
+       Code::iteration_limit},
+      {"{{ range(60000) | unique | list | length }}", Code::iteration_limit},
   };
   for (const auto& [source, code] : failing) {
     const auto parsed = ChatTemplate::parse(source);

@@ -49,7 +49,10 @@ struct JinjaNode {
     binary,
     choice
   };
-  Kind kind;
+  JinjaNode() = default;
+  // Not by recursion: chains as a.b.c make trees as deep as they are long.
+  ~JinjaNode();
+  Kind kind = Kind::block;
   uint32_t line = 0;
   std::string text;                                  // a name, operator or text
   Value value;                                       // of literals
@@ -74,6 +77,9 @@ struct Arguments {
   // The argument at a place or of a name, or undefined.
   Value get(size_t place, std::string_view name) const;
 };
+// What applying a filter or method costs, in the units of Value::weight(): the time it takes, and what it writes.
+uint64_t cost_of(std::string_view name, const Value& value, const Arguments& arguments);
+
 // E0507 without a line: the caller adds it.
 Result<Value> apply_filter(std::string_view name, const Value& value, const Arguments& arguments);
 Result<bool> apply_test(std::string_view name, const Value& value, const Arguments& arguments);

@@ -21,6 +21,7 @@ struct Macro {
 namespace {
 
 using Node = JinjaNode::Kind;
+constexpr std::string_view kTooDeep = "a list or mapping nests too deep, or holds a namespace";
 constexpr int kMaxDepth = 400;  // of evaluations in each other: expressions nest 200, macros call macros
 
 enum class Flow : uint8_t { on, break_, continue_ };
@@ -41,18 +42,11 @@ class Renderer {
     return result;
   }
   Status charge(const JinjaNode& node, uint64_t steps) {
-    steps_ += steps;
+    steps_ += std::min(steps, options_.max_steps + 1);
     if (steps_ > options_.max_steps) return bad(node, "the template runs too long", Code::iteration_limit);
     return {};
   }
-  // What a value costs to make: its own size.
-  static uint64_t size_of(const Value& value) {
-    if (const std::string* text = value.string()) return text->size() / 16;
-    if (const ValueList* items = value.items()) return items->size();
-    if (const ValueDict* fields = value.fields()) return fields->size();
-    return 0;
-  }
-  Value look_up(std::string_view name) const;
+  Value look_up(std::string_view name);
   void assign(const std::string& name, Value value);
 
   Result<Flow> block(const JinjaNode& node, std::string& out);
@@ -89,14 +83,17 @@ class Deeper {
   int& depth_;
 };
 
-Value Renderer::look_up(std::string_view name) const {
-  for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope)
+Value Renderer::look_up(std::string_view name) {
+  for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
+    steps_ += scope->size() / 16;  // charge() looks when the name's node is left
     for (const auto& [key, value] : *scope)
       if (key == name) return value;
+  }
   return {};
 }
 
 void Renderer::assign(const std::string& name, Value value) {
+  steps_ += scopes_.back().size() / 16;
   for (auto& [key, old] : scopes_.back()) {
     if (key != name) continue;
     old = std::move(value);
@@ -123,6 +120,7 @@ Result<Flow> Renderer::statement(const JinjaNode& node, std::string& out) {
       break;
     case Node::output: {
       TESSERA_ASSIGN(const Value value, evaluate(*node.children[0]));
+      TESSERA_TRY(charge(node, value.weight() / 4));
       out += value.text();
       break;
     }
@@ -140,7 +138,7 @@ Result<Flow> Renderer::statement(const JinjaNode& node, std::string& out) {
       TESSERA_TRY(set(node));
       break;
     case Node::macro:
-      assign(node.text, std::make_shared<const Macro>(Macro{&node}));
+      assign(node.text, Value(std::make_shared<const Macro>(Macro{&node})));
       break;
     case Node::call: {
       TESSERA_ASSIGN(const Value text, invoke(*node.children[1], &node));
@@ -151,7 +149,9 @@ Result<Flow> Renderer::statement(const JinjaNode& node, std::string& out) {
       std::string inner;
       TESSERA_ASSIGN(const Flow flow, block(*node.children[0], inner));
       TESSERA_ASSIGN(const Arguments given, arguments(node, 1));
-      TESSERA_ASSIGN(const Value value, located(node, apply_filter(node.text, inner, given)));
+      const Value text(std::move(inner));
+      TESSERA_TRY(charge(node, cost_of(node.text, text, given)));
+      TESSERA_ASSIGN(const Value value, located(node, apply_filter(node.text, text, given)));
       out += value.text();
       return flow;
     }
@@ -185,7 +185,7 @@ Result<Flow> Renderer::loop(const JinjaNode& node, std::string& out) {
   if (const ValueList* list = walked.items()) {
     items = *list;
   } else if (const ValueDict* fields = walked.fields()) {
-    for (const auto& [key, value] : *fields) items.emplace_back(key);
+    for (const auto& [key, value] : *fields) items.push_back(key);
   } else if (const std::string* text = walked.string()) {
     for (size_t at = 0; at < text->size();) {
       const Utf8Step step = utf8_step(*text, at);
@@ -247,18 +247,12 @@ Status Renderer::set(const JinjaNode& node) {
     for (auto& [name, part] : pairs) assign(name, std::move(part));
     return {};
   }
-  TESSERA_ASSIGN(const Value object, evaluate(*node.children[0]));
-  ValueDict* fields = object.fields();
-  if (fields == nullptr) return bad(node, fmt::format("{} has no attributes to set", object.type_name()));
+  TESSERA_ASSIGN(Value object, evaluate(*node.children[0]));
   // A namespace that held itself would never be freed.
-  if (value.fields() == fields) return bad(node, "a namespace cannot hold itself");
-  const auto found = std::find_if(fields->begin(), fields->end(), [&](const auto& f) { return f.first == node.text; });
-  if (found != fields->end()) {
-    found->second = std::move(value);
-  } else {
-    fields->emplace_back(node.text, std::move(value));
-  }
-  return {};
+  if (value.depth() >= Value::kMaxDepth) return bad(node, kTooDeep, Code::iteration_limit);
+  if (!object.set_field(node.text, value))
+    return bad(node, fmt::format("{} is no namespace: its attributes cannot be set", object.type_name()));
+  return charge(node, object.fields()->size() / 16);
 }
 
 Result<Value> Renderer::evaluate(const JinjaNode& node) {
@@ -266,8 +260,11 @@ Result<Value> Renderer::evaluate(const JinjaNode& node) {
   const Deeper deeper(depth_);
   if (depth_ > kMaxDepth) return bad(node, "the template nests too deep", Code::iteration_limit);
   TESSERA_ASSIGN(Value value, evaluate_plain(node));
-  if (node.kind != Node::name && node.kind != Node::literal && node.kind != Node::attribute && node.kind != Node::item)
-    TESSERA_TRY(charge(node, size_of(value)));
+  if (value.depth() > Value::kMaxDepth) return bad(node, kTooDeep, Code::iteration_limit);
+  // What is only looked up is shared; all else may have been made.
+  const bool looked_up = node.kind == Node::name || node.kind == Node::literal || node.kind == Node::attribute ||
+                         node.kind == Node::item || node.kind == Node::choice;
+  TESSERA_TRY(charge(node, looked_up ? 0 : value.size()));
   return value;
 }
 
@@ -295,12 +292,18 @@ Result<Value> Renderer::evaluate_plain(const JinjaNode& node) {
       for (size_t i = 0; i + 1 < node.children.size(); i += 2) {
         TESSERA_ASSIGN(const Value key, evaluate(*node.children[i]));
         TESSERA_ASSIGN(Value value, evaluate(*node.children[i + 1]));
-        fields.emplace_back(key.text(), std::move(value));
+        TESSERA_TRY(charge(node, fields.size() / 16));
+        if (key.string() == nullptr && !key.is_number() && key.get<bool>() == nullptr)
+          return bad(node, fmt::format("{} cannot be a key", key.type_name()));
+        const auto found = std::find_if(fields.begin(), fields.end(), [&](const auto& f) { return f.first == key; });
+        found != fields.end() ? void(found->second = std::move(value))
+                              : void(fields.emplace_back(key, std::move(value)));
       }
       return Value::dict(std::move(fields));
     }
     case Node::attribute: {
       TESSERA_ASSIGN(const Value object, evaluate(*node.children[0]));
+      TESSERA_TRY(charge(node, object.size() / 16));
       return attribute(node, object, node.text);
     }
     case Node::item:
@@ -312,12 +315,13 @@ Result<Value> Renderer::evaluate_plain(const JinjaNode& node) {
     case Node::filter: {
       TESSERA_ASSIGN(const Value value, evaluate(*node.children[0]));
       TESSERA_ASSIGN(const Arguments given, arguments(node, 1));
-      TESSERA_TRY(charge(node, size_of(value)));
+      TESSERA_TRY(charge(node, cost_of(node.text, value, given)));
       return located(node, apply_filter(node.text, value, given));
     }
     case Node::test: {
       TESSERA_ASSIGN(const Value value, evaluate(*node.children[0]));
       TESSERA_ASSIGN(const Arguments given, arguments(node, 1));
+      TESSERA_TRY(charge(node, given.values.empty() ? 0 : cost_of(node.text, value, given)));
       TESSERA_ASSIGN(const bool holds, located(node, apply_test(node.text, value, given)));
       return Value(holds);
     }
@@ -348,10 +352,12 @@ Result<Value> Renderer::binary(const JinjaNode& node) {
   if (node.text == "or" && left.truth()) return left;
   TESSERA_ASSIGN(const Value right, evaluate(*node.children[1]));
   if (node.text == "and" || node.text == "or") return right;
-  TESSERA_TRY(charge(node, size_of(left) + size_of(right)));
-  if (node.text == "==") return Value(left == right);
-  if (node.text == "!=") return Value(!(left == right));
+  if (node.text == "==" || node.text == "!=") {
+    TESSERA_TRY(charge(node, std::min(left.weight(), right.weight())));
+    return Value((left == right) == (node.text == "=="));
+  }
   if (node.text == "in" || node.text == "not in") {
+    TESSERA_TRY(charge(node, cost_of("in", left, {{right}, {}})));
     TESSERA_ASSIGN(const bool found, contains(node, left, right));
     return Value(found == (node.text == "in"));
   }
@@ -360,9 +366,8 @@ Result<Value> Renderer::binary(const JinjaNode& node) {
 
 Result<bool> Renderer::contains(const JinjaNode& node, const Value& value, const Value& in) const {
   if (const ValueList* items = in.items()) return std::find(items->begin(), items->end(), value) != items->end();
-  if (in.fields() != nullptr && value.string() != nullptr)
-    return std::any_of(in.fields()->begin(), in.fields()->end(),
-                       [&](const auto& f) { return f.first == *value.string(); });
+  if (in.fields() != nullptr)
+    return std::any_of(in.fields()->begin(), in.fields()->end(), [&](const auto& f) { return f.first == value; });
   if (in.string() != nullptr && value.string() != nullptr)
     return in.string()->find(*value.string()) != std::string::npos;
   if (in.is_undefined() || in.is_null() || value.is_undefined() || value.is_null()) return false;
@@ -373,6 +378,8 @@ Result<Value> Renderer::compute(const JinjaNode& node, const Value& left, const 
   const std::string& op = node.text;
   const bool texts = left.string() != nullptr || right.string() != nullptr;
   if (op == "~" || (op == "+" && texts)) {
+    TESSERA_TRY(charge(node, left.weight()));
+    TESSERA_TRY(charge(node, right.weight()));
     if (op == "+" && (left.is_undefined() || right.is_undefined() || left.is_null() || right.is_null()))
       return bad(node, fmt::format("{} and {} cannot be added", left.type_name(), right.type_name()));
     return Value(left.text() + right.text());
@@ -381,6 +388,13 @@ Result<Value> Renderer::compute(const JinjaNode& node, const Value& left, const 
     ValueList joined = *left.items();
     joined.insert(joined.end(), right.items()->begin(), right.items()->end());
     return Value::list(std::move(joined));
+  }
+  if (const int64_t* times = right.get<int64_t>(); op == "*" && left.string() != nullptr && times != nullptr) {
+    TESSERA_TRY(charge(node, static_cast<uint64_t>(std::max<int64_t>(*times, 0))));
+    TESSERA_TRY(charge(node, left.weight() * static_cast<uint64_t>(std::max<int64_t>(*times, 0)) / 4));
+    std::string text;
+    for (int64_t i = 0; i < *times; ++i) text += *left.string();
+    return Value(std::move(text));
   }
   const bool order = op[0] == '<' || op[0] == '>';
   if (order && left.string() != nullptr && right.string() != nullptr) {
@@ -414,7 +428,12 @@ Result<Value> Renderer::attribute(const JinjaNode& node, const Value& object, st
 Result<Value> Renderer::item(const JinjaNode& node) {
   TESSERA_ASSIGN(const Value object, evaluate(*node.children[0]));
   TESSERA_ASSIGN(const Value index, evaluate(*node.children[1]));
+  if (object.items() == nullptr) TESSERA_TRY(charge(node, object.size() / 8));
   if (index.string() != nullptr) return attribute(node, object, *index.string());
+  if (const ValueDict* fields = object.fields()) {
+    const auto found = std::find_if(fields->begin(), fields->end(), [&](const auto& f) { return f.first == index; });
+    return found != fields->end() ? found->second : Value();
+  }
   const int64_t* place = index.get<int64_t>();
   if (object.is_undefined() || object.is_null() || place == nullptr)
     return bad(node, fmt::format("{} cannot be indexed by {}", object.type_name(), index.type_name()));
@@ -439,6 +458,7 @@ Result<Value> Renderer::slice(const JinjaNode& node) {
   const Arguments none;
   if (object.items() == nullptr && object.string() == nullptr)
     return bad(node, fmt::format("{} cannot be sliced", object.type_name()));
+  TESSERA_TRY(charge(node, object.size()));
   TESSERA_ASSIGN(const Value list, apply_filter("list", object, none));
   const ValueList& items = *list.items();
   std::optional<int64_t> parts[3];
@@ -482,14 +502,17 @@ Result<Value> Renderer::invoke(const JinjaNode& node, const JinjaNode* caller) {
   TESSERA_ASSIGN(const Arguments given, arguments(node, 1));
   if (callee.kind == Node::attribute) {
     TESSERA_ASSIGN(const Value object, evaluate(*callee.children[0]));
-    TESSERA_TRY(charge(node, size_of(object)));
+    // In ' '.join(list) the list is what is joined.
+    const bool joins = callee.text == "join" && !given.values.empty();
+    TESSERA_TRY(
+        charge(node, joins ? cost_of("join", given.values[0], {{object}, {}}) : cost_of(callee.text, object, given)));
     return located(node, call_method(object, callee.text, given));
   }
   TESSERA_ASSIGN(const Value value, evaluate(callee));
-  const auto* macro = value.get<std::shared_ptr<const Macro>>();
+  const Macro* macro = value.macro();
   if (macro == nullptr) return bad(node, fmt::format("{} cannot be called", value.type_name()));
-  if ((*macro)->node == nullptr) return native(node, (*macro)->native, given);
-  return run_macro(*(*macro)->node, given, caller);
+  if (macro->node == nullptr) return native(node, macro->native, given);
+  return run_macro(*macro->node, given, caller);
 }
 
 // A macro sees the outermost variables and its own.
@@ -503,7 +526,7 @@ Result<Value> Renderer::run_macro(const JinjaNode& macro, const Arguments& given
     }
     scope.emplace_back(macro.names[i], std::move(value));
   }
-  if (caller != nullptr) scope.emplace_back("caller", std::make_shared<const Macro>(Macro{caller}));
+  if (caller != nullptr) scope.emplace_back("caller", Value(std::make_shared<const Macro>(Macro{caller})));
   std::vector<Scope> outer;
   // The caller's block still sees where it stands.
   const bool isolated = macro.kind == Node::macro;
@@ -529,7 +552,7 @@ Result<Value> Renderer::native(const JinjaNode& node, std::string_view name, con
     ValueDict fields;
     if (!given.values.empty() && given.values[0].fields() != nullptr) fields = *given.values[0].fields();
     for (const auto& [key, value] : given.named) fields.emplace_back(key, value);
-    return Value::dict(std::move(fields));
+    return name == "dict" ? Value::dict(std::move(fields)) : Value::name_space(std::move(fields));
   }
   int64_t bounds[3] = {0, 0, 1};
   if (given.values.empty() || given.values.size() > 3) return bad(node, "range takes one to three numbers");
@@ -550,7 +573,7 @@ Result<Value> Renderer::native(const JinjaNode& node, std::string_view name, con
 Result<std::string> Renderer::run(const JinjaNode& root, const Value& context) {
   scopes_.emplace_back();
   if (const ValueDict* fields = context.fields())
-    for (const auto& [name, value] : *fields) scopes_.back().emplace_back(name, value);
+    for (const auto& [name, value] : *fields) scopes_.back().emplace_back(name.text(), value);
   std::string out;
   TESSERA_ASSIGN([[maybe_unused]] const Flow flow, block(root, out));
   return out;
@@ -559,7 +582,7 @@ Result<std::string> Renderer::run(const JinjaNode& root, const Value& context) {
 }  // namespace
 
 Result<ChatTemplate> ChatTemplate::parse(std::string_view source) {
-  constexpr size_t longest = size_t{4} << 20;  // bytes
+  constexpr size_t longest = size_t{1} << 20;  // bytes
   if (source.size() > longest)
     return fail(Code::template_syntax, "the template has {} bytes, more than {}", source.size(), longest);
   ChatTemplate out;

@@ -271,6 +271,9 @@ Value to_number(const Value& value, bool whole, const Value& otherwise) {
   return std::abs(number) < 9e15 ? Value(static_cast<int64_t>(number)) : Value(int64_t{0});
 }
 
+constexpr uint64_t kHuge = uint64_t{1} << 48;  // of costs: far past any limit, and sums of them do not wrap
+uint64_t times(uint64_t a, uint64_t b) { return b != 0 && a > kHuge / b ? kHuge : a * b; }
+
 }  // namespace
 
 bool is_filter(std::string_view name) {
@@ -285,6 +288,39 @@ Value Arguments::get(size_t place, std::string_view name) const {
   for (const auto& [key, value] : named)
     if (key == name) return value;
   return {};
+}
+
+uint64_t cost_of(std::string_view name, const Value& value, const Arguments& given) {
+  const auto is = [&](std::initializer_list<std::string_view> names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  // map applies another filter to each item.
+  const bool maps = name == "map" && given.get(0, "").string() != nullptr;
+  if (maps) name = *given.get(0, "").string();
+  const bool selects = name.starts_with("select") || name.starts_with("reject");
+  const bool walks =
+      maps || selects || is({"tojson", "string", "join", "unique", "sort", "min", "max", "eq", "equalto", "ne", "in"});
+  const uint64_t size = walks ? value.weight() : value.size();
+  uint64_t more = 0;
+  const auto add = [&](const Value& argument) { more += std::min(argument.weight(), kHuge); };
+  for (const Value& argument : given.values) add(argument);
+  for (const auto& [key, argument] : given.named) add(argument);
+  const uint64_t items = value.items() != nullptr ? value.items()->size() : times(size, 16);
+  const Value old = given.get(maps ? 1 : 0, "old");
+  const uint64_t from = old.string() != nullptr ? std::max<size_t>(1, old.string()->size()) : 1;
+  uint64_t cost = std::min(size, kHuge) + more;
+  if (is({"split", "find", "replace", "startswith", "endswith", "in"})) cost += times(size, more) / 16;
+  if (selects || is({"join"})) cost += times(items, more);
+  if (is({"strip", "lstrip", "rstrip", "trim"})) cost += times(size, more);
+  if (is({"replace"})) cost += times(times(size, 16) / from, more);
+  if (is({"unique"})) cost += times(size, items) / 8;
+  if (is({"sort", "min", "max", "dictsort"})) cost += times(size, 32);
+  if (is({"indent", "tojson"})) {
+    const Value width = given.get(maps ? 1 : 0, name == "indent" ? "width" : "indent");
+    const int64_t columns = std::clamp<int64_t>(whole_or(width, 4), 0, 1000);
+    cost += times(size, width.string() != nullptr ? width.string()->size() : static_cast<uint64_t>(columns));
+  }
+  return cost;
 }
 
 Result<Value> apply_filter(std::string_view name, const Value& value, const Arguments& given) {
@@ -314,10 +350,10 @@ Result<Value> apply_filter(std::string_view name, const Value& value, const Argu
     ValueDict sorted = *fields;
     if (name == "dictsort")
       std::stable_sort(sorted.begin(), sorted.end(),
-                       [](const auto& a, const auto& b) { return lower(a.first) < lower(b.first); });
+                       [](const auto& a, const auto& b) { return before(a.first, b.first, false); });
     ValueList out;
     const bool pairs = name == "items" || name == "dictsort";
-    for (const auto& [key, field] : sorted) out.push_back(pairs ? Value::list({Value(key), field}) : Value(key));
+    for (const auto& [key, field] : sorted) out.push_back(pairs ? Value::list({key, field}) : key);
     if (pairs) return Value::list(std::move(out));
     return list_filter(name, out, given);
   }
@@ -341,7 +377,7 @@ Result<bool> apply_test(std::string_view name, const Value& value, const Argumen
   if (name == "mapping") return value.fields() != nullptr;
   if (name == "sequence" || name == "iterable")
     return value.items() != nullptr || value.string() != nullptr || value.fields() != nullptr;
-  if (name == "callable") return value.get<std::shared_ptr<const Macro>>() != nullptr;
+  if (name == "callable") return value.macro() != nullptr;
   if (name == "eq" || name == "equalto") return value == other;
   if (name == "ne") return !(value == other);
   if (name == "lt" || name == "ge") return before(value, other, true) == (name == "lt");
@@ -374,7 +410,7 @@ Result<Value> call_method(const Value& object, std::string_view name, const Argu
       return !value.is_undefined() ? value : otherwise.is_undefined() ? Value(nullptr) : otherwise;
     }
     ValueList out;
-    for (const auto& [key, value] : *fields) out.push_back(name == "keys" ? Value(key) : value);
+    for (const auto& [key, value] : *fields) out.push_back(name == "keys" ? key : value);
     if (name == "keys" || name == "values") return Value::list(std::move(out));
   }
   if (const std::string* text = object.string()) {
@@ -388,7 +424,7 @@ Result<Value> call_method(const Value& object, std::string_view name, const Argu
     if (name == "rstrip") return Value(strip(*text, first, false, true));
     if (name == "split") return Value::list(split(*text, first, whole_or(given.get(1, "maxsplit"), -1)));
     if (name == "splitlines") return Value::list(split(*text, "\n", -1));
-    if (name == "join") return apply_filter("join", first, {{*text}, {}});
+    if (name == "join") return apply_filter("join", first, {{Value(*text)}, {}});
     if (name == "replace") return apply_filter("replace", object, given);
     if (name == "find") {
       const size_t at = text->find(first.text());

@@ -10,7 +10,7 @@ namespace {
 using Kind = JinjaToken::Kind;
 using Node = JinjaNode::Kind;
 
-constexpr int kMaxDepth = 200;  // of expressions and blocks in each other
+constexpr int kMaxDepth = 500;  // of expressions and blocks in each other: a pair of brackets takes ten
 
 class Parser {
  public:
@@ -520,6 +520,18 @@ Result<JinjaPtr> Parser::primary() {
 }
 
 }  // namespace
+
+JinjaNode::~JinjaNode() {
+  std::vector<JinjaPtr> doomed = std::move(children);
+  while (!doomed.empty()) {
+    const JinjaPtr node = std::move(doomed.back());
+    doomed.pop_back();
+    if (!node) continue;
+    doomed.insert(doomed.end(), std::make_move_iterator(node->children.begin()),
+                  std::make_move_iterator(node->children.end()));
+    node->children.clear();
+  }
+}
 
 Result<JinjaPtr> parse_jinja(std::string_view source) {
   TESSERA_ASSIGN(std::vector<JinjaToken> tokens, lex_jinja(source));

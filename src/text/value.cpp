@@ -9,7 +9,7 @@
 namespace tessera::text {
 namespace {
 
-constexpr int kMaxDepth = 64;
+constexpr int kMaxDepth = Value::kMaxDepth;
 
 Value from_json(const JsonValue& json) {
   using Type = simdjson::dom::element_type;
@@ -23,11 +23,11 @@ Value from_json(const JsonValue& json) {
     case Type::OBJECT: {
       ValueDict fields;
       const simdjson::dom::object object = json.get_object().value_unsafe();
-      for (const auto [key, value] : object) fields.emplace_back(std::string(key), from_json(value));
+      for (const auto [key, value] : object) fields.emplace_back(key, from_json(value));
       return Value::dict(std::move(fields));
     }
     case Type::STRING:
-      return std::string(json.get_string().value_unsafe());
+      return json.get_string().value_unsafe();
     case Type::BOOL:
       return json.get_bool().value_unsafe();
     case Type::INT64:
@@ -105,7 +105,7 @@ void write_json(const Value& value, int indent, int depth, std::string& out) {
     for (size_t i = 0; i < fields->size(); ++i) {
       if (i > 0) out += comma;
       line(depth + 1);
-      out += quote_json((*fields)[i].first) + ": ";
+      out += quote_json((*fields)[i].first.text()) + ": ";
       write_json((*fields)[i].second, indent, depth + 1, out);
     }
     if (!fields->empty()) line(depth);
@@ -134,6 +134,92 @@ Result<Value> Value::parse_json(std::string_view text) {
   return from_json(json);
 }
 
+template <class Parts>
+void Value::Whole<Parts>::count(const Value& part) {
+  weight = std::min(weight + part.weight(), UINT64_MAX / 4);
+  depth = std::max(depth, part.depth() + 1);
+}
+
+Value Value::list(ValueList items) {
+  auto whole = std::make_shared<List>();
+  for (const Value& item : items) whole->count(item);
+  whole->parts = std::move(items);
+  Value value;
+  value.data_ = std::shared_ptr<const List>(std::move(whole));
+  return value;
+}
+
+std::shared_ptr<Value::Dict> Value::make_dict(ValueDict fields) {
+  auto whole = std::make_shared<Dict>();
+  for (const auto& [key, field] : fields) {
+    whole->count(key);
+    whole->count(field);
+  }
+  whole->parts = std::move(fields);
+  return whole;
+}
+
+Value Value::dict(ValueDict fields) {
+  Value value;
+  value.data_ = make_dict(std::move(fields));
+  return value;
+}
+
+Value Value::name_space(ValueDict fields) {
+  auto whole = make_dict(std::move(fields));
+  whole->settable = true;
+  Value value;
+  value.data_ = std::move(whole);
+  return value;
+}
+
+bool Value::set_field(std::string_view key, const Value& value) {
+  const auto* shared = get<std::shared_ptr<Dict>>();
+  if (shared == nullptr || !(*shared)->settable) return false;
+  Dict& whole = **shared;
+  for (auto& [name, field] : whole.parts) {
+    if (name.string() == nullptr || *name.string() != key) continue;
+    whole.weight -= std::min(whole.weight - 1, field.weight());
+    whole.count(value);
+    field = value;
+    return true;
+  }
+  whole.parts.emplace_back(key, value);
+  whole.count(whole.parts.back().first);
+  whole.count(value);
+  return true;
+}
+
+const ValueList* Value::items() const {
+  const auto* list = get<std::shared_ptr<const List>>();
+  return list != nullptr ? &(*list)->parts : nullptr;
+}
+
+const ValueDict* Value::fields() const {
+  const auto* dict = get<std::shared_ptr<Dict>>();
+  return dict != nullptr ? &(*dict)->parts : nullptr;
+}
+
+uint64_t Value::weight() const {
+  if (const std::string* text = string()) return 1 + text->size() / 16;
+  if (const auto* list = get<std::shared_ptr<const List>>()) return (*list)->weight;
+  if (const auto* dict = get<std::shared_ptr<Dict>>()) return (*dict)->weight;
+  return 1;
+}
+
+uint64_t Value::size() const {
+  if (const ValueList* list = items()) return 1 + list->size();
+  if (const ValueDict* dict = fields()) return 1 + dict->size();
+  return weight();
+}
+
+uint32_t Value::depth() const {
+  if (const auto* list = get<std::shared_ptr<const List>>()) return (*list)->depth;
+  if (const auto* dict = get<std::shared_ptr<Dict>>())
+    return (*dict)->settable ? std::max((*dict)->depth, kMaxDepth) : (*dict)->depth;
+  return 0;
+}
+
 double Value::number() const {
   if (const int64_t* whole = get<int64_t>()) return static_cast<double>(*whole);
   if (const double* real = get<double>()) return *real;
@@ -146,20 +232,20 @@ bool Value::truth() const {
   if (const ValueList* list = items()) return !list->empty();
   if (const ValueDict* dict = fields()) return !dict->empty();
   if (is_undefined() || is_null()) return false;
-  return get<std::shared_ptr<const Macro>>() != nullptr || number() != 0;
+  return macro() != nullptr || number() != 0;
 }
 
 Value Value::field(std::string_view key) const {
   if (const ValueDict* dict = fields())
     for (const auto& [name, value] : *dict)
-      if (name == key) return value;
+      if (name.string() != nullptr && *name.string() == key) return value;
   return {};
 }
 
 std::string Value::text() const {
   if (const std::string* own = string()) return *own;
   if (const double* real = get<double>()) return real_text(*real);
-  if (is_undefined() || is_null() || get<std::shared_ptr<const Macro>>() != nullptr) return {};
+  if (is_undefined() || is_null() || macro() != nullptr) return {};
   return json();
 }
 
@@ -179,6 +265,7 @@ bool operator==(const Value& a, const Value& b) {
   const bool numbers = (a.is_number() || a.get<bool>() != nullptr) && (b.is_number() || b.get<bool>() != nullptr);
   if (numbers) return a.number() == b.number();
   if (a.data_.index() != b.data_.index()) return false;
+  if (const std::string* text = a.string()) return *text == *b.string();
   if (const ValueList* items = a.items()) return *items == *b.items();
   if (const ValueDict* fields = a.fields()) return *fields == *b.fields();
   return a.data_ == b.data_;

@@ -1,0 +1,31 @@
+// The references' answers, as text_driver gives its own. Run in the folder that holds node_modules.
+//   node reference.mjs encode FOLDER        each line of stdin is a text in hexadecimal
+//   node reference.mjs render TEMPLATE CONTEXT...
+import fs from 'node:fs';
+import { createRequire } from 'node:module';
+import { pathToFileURL } from 'node:url';
+
+const require = createRequire(process.cwd() + '/');
+const load = (name) => import(pathToFileURL(require.resolve(name)).href).then((m) => m.default ?? m);
+const [, , mode, path, ...contexts] = process.argv;
+const read = (file) => fs.readFileSync(file, 'utf8');
+if (mode === 'encode') {
+  const { Tokenizer } = await load('@huggingface/tokenizers');
+  const tokenizer = new Tokenizer(JSON.parse(read(path + '/tokenizer.json')), JSON.parse(read(path + '/tokenizer_config.json')));
+  for (const line of read(0).split('\n').filter((l) => l)) {
+    const { ids } = tokenizer.encode(Buffer.from(line, 'hex').toString('utf8'), { add_special_tokens: false });
+    const options = { skip_special_tokens: false, clean_up_tokenization_spaces: false };
+    console.log(JSON.stringify({ ids, text: ids.length ? tokenizer.decode(ids, options) : '' }));
+  }
+} else {
+  const { Template } = await load('@huggingface/jinja');
+  for (const context of contexts) {
+    let text = null;
+    try {
+      text = new Template(read(path)).render(JSON.parse(read(context)));
+    } catch (error) {
+      console.error(error.message);
+    }
+    console.log(JSON.stringify(text));
+  }
+}
