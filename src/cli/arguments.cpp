@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/result.h"
+#include "engine/cache.h"
 #include "engine/options.h"
 #include "engine/quantize.h"
 #include "tessera/tessera.h"
@@ -21,6 +22,8 @@ struct Draft {
   std::vector<std::string> dims;
   std::string rules;    // a file
   std::string options;  // a file, which has been read by then
+  std::string cache_folder;
+  bool no_cache = false;
 };
 
 using AddOptions = void (*)(CLI::App&, Draft&);
@@ -76,6 +79,19 @@ void add_running(CLI::App& app, Draft& draft) {
   app.add_option("--threads", draft.arguments.session.threads,
                  "threads to run on (default: the cores that the container gives)")
       ->check(CLI::Range(0, 1024))
+      ->type_name("N");
+}
+
+// Where plans are kept from one process to the next, unless the user says no.
+void add_compile_cache(CLI::App& app, Draft& draft) {
+  app.add_flag("--no-cache", draft.no_cache, "neither read nor write the cache of compiled models");
+  app.add_option("--cache-dir", draft.cache_folder,
+                 "folder of compiled models (default: TESSERA_CACHE_DIR, else ~/.cache/tessera)")
+      ->type_name("FOLDER");
+  app.add_option("--cache-bytes", draft.arguments.session.cache_bytes,
+                 "the most that it holds; the least recently used go (default TESSERA_CACHE_BYTES, else 4 GiB)")
+      ->envname("TESSERA_CACHE_BYTES")
+      ->check(CLI::NonNegativeNumber)
       ->type_name("N");
 }
 
@@ -227,6 +243,7 @@ const CommandSpec kCommands[] = {
        app.add_option("--output-dir", draft.arguments.output, "folder that the outputs are written to, as NAME.npy")
            ->type_name("FOLDER");
        add_running(app, draft);
+       add_compile_cache(app, draft);
        add_reference(app, draft);
        add_json(app, draft);
      }},
@@ -277,6 +294,7 @@ const CommandSpec kCommands[] = {
        app.add_flag("--serve", draft.arguments.serve,
                     "stay up: for each line on stdin, a number of runs, measure and print one JSON object");
        add_running(app, draft);
+       add_compile_cache(app, draft);
        add_reference(app, draft);
        add_json(app, draft);
      }},
@@ -376,6 +394,10 @@ Result<std::variant<Arguments, Reply>> parse_arguments(int argc, const char* con
     return tl::unexpected<Error>(std::move(wrong));
   }
   draft.arguments.command = app.get_subcommands().front()->get_name();
+  const std::string& command = draft.arguments.command;
+  if ((command == "run" || command == "bench") && !draft.no_cache)
+    draft.arguments.session.cache_folder =
+        draft.cache_folder.empty() ? engine::default_cache_folder() : draft.cache_folder;
   for (const std::string& text : draft.dims) {
     TESSERA_ASSIGN(DimRange dim, engine::parse_dim(text));
     std::erase_if(draft.arguments.dims, [&](const DimRange& other) { return other.name == dim.name; });

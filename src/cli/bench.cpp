@@ -144,6 +144,7 @@ Result<int> bench(const Arguments& arguments) {
                 {"live_set_bound_bytes", facts.live_set_bound_bytes},
                 {"arena_bytes", facts.arena_bytes},
                 {"plan_ms", facts.plan_ms},
+                {"from_cache", facts.from_cache},
                 {"resident_bytes", timing.resident.now},
                 {"resident_peak_bytes", at_end.peak},
                 {"weight_bytes", facts.weight_bytes},

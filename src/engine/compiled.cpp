@@ -57,13 +57,13 @@ class Compiled final : public Executable {
 };
 
 Result<std::unique_ptr<const Executable>> make(std::shared_ptr<const plan::Plan> plan, const CompileOptions& options,
-                                               runtime::HostResolver host, int64_t nodes) {
+                                               runtime::HostResolver host, runtime::StepChecker check, int64_t nodes) {
   runtime::SessionOptions session;
   session.pool = options.pool;
   session.host = std::move(host);
   session.release_source = options.release_source;
   session.reuse_memory = options.reuse_memory;
-  if (nodes < 0) session.check = check_step;  // the plan comes from a file
+  session.check = std::move(check);
   TESSERA_ASSIGN(std::unique_ptr<runtime::Session> made, runtime::Session::make(std::move(plan), std::move(session)));
   return std::make_unique<Compiled>(std::move(made), nodes);
 }
@@ -151,19 +151,23 @@ Result<plan::Plan> compile_plan(const ir::Graph& graph, const CompileOptions& op
 }
 
 Result<std::unique_ptr<const Executable>> run_plan(std::shared_ptr<const plan::Plan> plan,
-                                                   const CompileOptions& options) {
-  return make(std::move(plan), options, parse_host_function, -1);
+                                                   const CompileOptions& options, int64_t nodes) {
+  return make(std::move(plan), options, parse_host_function, check_step, nodes);
 }
 
 Result<std::unique_ptr<const Executable>> executable_of(const ir::Graph& source, compile::Lowered lowered,
                                                         int64_t nodes, const CompileOptions& options) {
   TESSERA_TRY(pack(source, lowered.plan, options));
+  if (options.keep) {
+    embed_host_graphs(lowered.host_graphs, lowered.plan);
+    options.keep(lowered.plan, nodes);
+  }
   auto plan = std::make_shared<const plan::Plan>(std::move(lowered.plan));
   auto graphs = std::make_shared<std::vector<ir::Graph>>(std::move(lowered.host_graphs));
   const auto host = [plan, graphs](const plan::HostOp& op) -> Result<std::unique_ptr<runtime::HostFunction>> {
     return host_function(std::move((*graphs)[static_cast<size_t>(&op - plan->host_ops.data())]));
   };
-  return make(plan, options, host, nodes);
+  return make(plan, options, host, {}, nodes);
 }
 
 Result<std::unique_ptr<const Executable>> compile(const ir::Graph& graph, const CompileOptions& options) {

@@ -19,6 +19,8 @@ struct CompileOptions {
   bool reuse_memory = true;
   // Told of memory of constants that will be read no more, or seldom.
   std::function<void(const void* data, size_t bytes)> release_source = MappedFile::release_at;
+  // Told of a plan that has been made and stands for itself, and how many nodes its graph has.
+  std::function<void(const plan::Plan& plan, int64_t nodes)> keep = {};
 };
 
 // The passes as the caller wants them.
@@ -41,9 +43,9 @@ Status finish(const ir::Graph& graph, Compilation& made, const CompileOptions& o
 
 // The graph as a plan that stands for itself, as artifacts hold it.
 Result<plan::Plan> compile_plan(const ir::Graph& graph, const CompileOptions& options);
-// The executable of such a plan.
+// The executable of such a plan, which comes from a file: it is not trusted. `nodes` of its graph where that is known.
 Result<std::unique_ptr<const Executable>> run_plan(std::shared_ptr<const plan::Plan> plan,
-                                                   const CompileOptions& options);
+                                                   const CompileOptions& options, int64_t nodes = -1);
 
 // The executable of a graph of `nodes` nodes that has been lowered, which was made from `source`.
 Result<std::unique_ptr<const Executable>> executable_of(const ir::Graph& source, compile::Lowered lowered,

@@ -40,6 +40,7 @@ class Model::Impl {
   const std::vector<ValueInfo>& outputs() const { return outputs_; }
   // Empty for models from memory.
   const std::string& path() const { return path_; }
+  std::span<const std::byte> bytes() const { return bytes_; }
   const std::vector<DimRange>& dims() const { return options_.dims; }
   Format format() const { return format_; }
   const std::optional<transformer::Source>& source() const { return source_; }

@@ -6,10 +6,12 @@
 #include "base/memory.h"
 #include "base/result.h"
 #include "base/strings.h"
+#include "engine/cache.h"
 #include "engine/compiled.h"
 #include "engine/executable.h"
 #include "engine/inputs.h"
 #include "engine/model.h"
+#include "kernels/dispatch.h"
 #include "tessera/tessera.h"
 
 namespace tessera {
@@ -34,6 +36,7 @@ struct Session::Impl {
   SessionOptions options;
   passes::PipelineOptions pipeline;           // of options.compile
   std::shared_ptr<ThreadPool> pool;           // null on the interpreter
+  bool from_cache = false;                    // general was
   std::shared_ptr<const Executable> general;  // null when the model's form depends on values of its inputs
 
   mutable std::mutex mutex;  // guards all below
@@ -54,6 +57,28 @@ struct Session::Impl {
     return engine::compile(graph, compile_options());
   }
 
+  // From the cache where the plan lies in it; else it is made, and kept there.
+  Result<std::shared_ptr<const Executable>> make_kept(ir::Graph graph) {
+    const bool cached = !options.cache_folder.empty() && !options.reference &&
+                        model.impl()->format() != Model::Impl::Format::language &&
+                        engine::CompileCache::worth_keeping(graph);
+    if (!cached) return make(std::move(graph));
+    const engine::CompileCache cache(options.cache_folder, options.cache_bytes);
+    TESSERA_ASSIGN(const kernels::KernelSet* kernels, kernels::chosen_set());
+    const std::string key = cache.key(*model.impl(), graph, options.compile, kernels->isa());
+    if (const auto entry = cache.find(key)) {
+      Result<std::unique_ptr<const Executable>> ready = engine::run_plan(entry->plan, compile_options(), entry->nodes);
+      if (ready) {
+        from_cache = true;
+        return std::shared_ptr<const Executable>(std::move(*ready));
+      }
+    }
+    engine::CompileOptions compile = compile_options();
+    // A cache that cannot be written to keeps nothing, and the model runs all the same.
+    compile.keep = [&](const plan::Plan& plan, int64_t nodes) { (void)cache.insert(key, plan, nodes); };
+    return engine::compile(graph, compile);
+  }
+
   Status make_general() {
     if (const auto& plan = model.impl()->plan()) {
       if (options.reference)
@@ -65,7 +90,7 @@ struct Session::Impl {
     }
     Result<ir::Graph> graph = model.impl()->graph();
     if (graph) {
-      TESSERA_ASSIGN(general, make(std::move(*graph)));
+      TESSERA_ASSIGN(general, make_kept(std::move(*graph)));
     } else if (graph.error().code != Code::value_unknown) {
       return tl::unexpected<Error>(std::move(graph).error());
     }
@@ -194,6 +219,7 @@ SessionStatistics Session::statistics() const {
   statistics.runs = impl_->runs;
   statistics.shapes_planned = impl_->shapes_planned;
   statistics.plan_ms = impl_->plan_ms;
+  statistics.from_cache = impl_->from_cache;
   statistics.specialised_plans = static_cast<int64_t>(impl_->special.size());
   statistics.arena_bytes = impl_->last.arena_bytes;
   statistics.peak_activation_bytes = impl_->last.peak_activation_bytes;

@@ -286,6 +286,7 @@ const ValueVerdict* Verdict::worst() const {
 Result<Verdict> verify(const Model& model, SessionOptions options, std::span<const NamedValue> inputs, double tolerance,
                        const std::atomic<bool>* stop) {
   options.reference = false;
+  options.cache_folder.clear();  // what is compiled now is compared
   return Comparison(model, options, tolerance, stop).run(inputs);
 }
 
