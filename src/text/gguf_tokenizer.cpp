@@ -3,6 +3,7 @@
 
 #include "base/result.h"
 #include "formats/gguf.h"
+#include "text/merge_reader.h"
 #include "text/pre_kinds.h"
 #include "text/readers.h"
 #include "text/sentencepiece.h"
@@ -126,21 +127,10 @@ Result<MergeTable> read_merges(const gguf::File& file, const Vocabulary& vocabul
   MergeTable merges;
   TESSERA_ASSIGN(const std::vector<std::string_view> list, file.strings("tokenizer.ggml.merges"));
   merges.reserve(list.size());
-  uint32_t rank = 0;
-  std::string joined;
-  for (const std::string_view merge : list) {
-    const size_t space = merge.find(' ', 1);
-    if (space == std::string_view::npos)
-      return fail(Code::tokenizer_invalid, "merge {} is '{}', not two tokens", rank, merge);
-    joined = merge.substr(0, space);
-    joined += merge.substr(space + 1);
-    const uint32_t left = vocabulary.find(merge.substr(0, space)), right = vocabulary.find(merge.substr(space + 1));
-    const uint32_t id = vocabulary.find(joined);
-    // A merge of tokens that the vocabulary lacks never fires.
-    if (left != Vocabulary::kNone && right != Vocabulary::kNone && id != Vocabulary::kNone)
-      merges.add(left, right, {rank, id});
-    ++rank;
-  }
+  // A merge of tokens that the vocabulary lacks never fires. Tokens may begin with a space.
+  MergeReader reader(vocabulary, merges, {}, true);
+  for (const std::string_view merge : list) TESSERA_TRY(reader.add_line(merge, 1, false));
+  TESSERA_TRY(reader.finish());
   return merges;
 }
 

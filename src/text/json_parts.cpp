@@ -20,6 +20,19 @@ tl::unexpected<Error> unknown_type(std::string_view what, std::string_view type)
   return fail(Code::unsupported_feature, "the tokenizer's {} has the type '{}', which is not known", what, type);
 }
 
+// The parts of a Sequence, which stand under `key`. `last` tells the reader that no other follows.
+template <class Part, class Read>
+Result<std::vector<Part>> read_sequence(const JsonValue& json, std::string_view key, Read read) {
+  TESSERA_ASSIGN(const auto list, array_field(json, key, "a Sequence"));
+  std::vector<Part> parts;
+  size_t left = list.size();
+  for (const JsonValue item : list) {
+    TESSERA_ASSIGN(Part part, read(item, --left == 0));
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
 // {"String": text} or {"Regex": expression}.
 Result<Pattern> read_pattern(const JsonValue& json, std::string_view where) {
   const auto pattern = field(json, "pattern");
@@ -93,12 +106,9 @@ Result<NormalizerPtr> read_bert_normalizer(const JsonValue& json) {
 Result<NormalizerPtr> read_normalizer_at(const JsonValue& json, int depth) {
   TESSERA_ASSIGN(const std::string_view type, type_of(json, "normalizer", depth));
   if (type == "Sequence") {
-    TESSERA_ASSIGN(const auto list, array_field(json, "normalizers", "a Sequence"));
-    std::vector<NormalizerPtr> parts;
-    for (const JsonValue item : list) {
-      TESSERA_ASSIGN(NormalizerPtr part, read_normalizer_at(item, depth + 1));
-      parts.push_back(std::move(part));
-    }
+    TESSERA_ASSIGN(auto parts, read_sequence<NormalizerPtr>(json, "normalizers", [&](const JsonValue& item, bool) {
+                     return read_normalizer_at(item, depth + 1);
+                   }));
     return make_sequence(std::move(parts));
   }
   if (type == "NFC") return make_normal_form(NormalForm::nfc);
@@ -141,14 +151,12 @@ Result<ReadPreTokenizer> read_pre_tokenizer_at(const JsonValue& json, bool bytes
   TESSERA_ASSIGN(const std::string_view type, type_of(json, "pre_tokenizer", depth));
   ReadPreTokenizer out;
   if (type == "Sequence") {
-    TESSERA_ASSIGN(const auto list, array_field(json, "pretokenizers", "a Sequence"));
-    std::vector<PreTokenizerPtr> parts;
-    size_t left = list.size();
-    for (const JsonValue item : list) {
-      TESSERA_ASSIGN(ReadPreTokenizer part, read_pre_tokenizer_at(item, bytes_last && --left == 0, depth + 1));
+    const auto read = [&](const JsonValue& item, bool last) -> Result<PreTokenizerPtr> {
+      TESSERA_ASSIGN(ReadPreTokenizer part, read_pre_tokenizer_at(item, bytes_last && last, depth + 1));
       out.takes_bytes = part.takes_bytes;
-      parts.push_back(std::move(part.part));
-    }
+      return std::move(part.part);
+    };
+    TESSERA_ASSIGN(auto parts, read_sequence<PreTokenizerPtr>(json, "pretokenizers", read));
     out.part = make_pre_tokenizer_sequence(std::move(parts));
   } else if (type == "ByteLevel") {
     ByteLevelRules rules;
@@ -195,12 +203,9 @@ Result<ReadPreTokenizer> read_pre_tokenizer_at(const JsonValue& json, bool bytes
 Result<DecoderPtr> read_decoder_at(const JsonValue& json, int depth) {
   TESSERA_ASSIGN(const std::string_view type, type_of(json, "decoder", depth));
   if (type == "Sequence") {
-    TESSERA_ASSIGN(const auto list, array_field(json, "decoders", "a Sequence"));
-    std::vector<DecoderPtr> parts;
-    for (const JsonValue item : list) {
-      TESSERA_ASSIGN(DecoderPtr part, read_decoder_at(item, depth + 1));
-      parts.push_back(std::move(part));
-    }
+    TESSERA_ASSIGN(auto parts, read_sequence<DecoderPtr>(json, "decoders", [&](const JsonValue& item, bool) {
+                     return read_decoder_at(item, depth + 1);
+                   }));
     return make_decoder_sequence(std::move(parts));
   }
   if (type == "ByteLevel") return make_byte_level_decoder();

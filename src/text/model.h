@@ -49,6 +49,10 @@ class MergeTable {
   void reserve(size_t merges);
   // A pair that is there already takes the new rank.
   void add(uint32_t left, uint32_t right, Merge merge);
+  // Begins to fetch what add() and find() read.
+  void prefetch(uint32_t left, uint32_t right) const {
+    if (!slots_.empty()) __builtin_prefetch(&slots_[place(make_key(left, right))]);
+  }
   // Null where the pair does not merge.
   const Merge* find(uint32_t left, uint32_t right) const {
     if (slots_.empty()) return nullptr;

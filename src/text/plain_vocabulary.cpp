@@ -4,6 +4,7 @@
 
 #include "base/result.h"
 #include "text/json_fields.h"
+#include "text/merge_reader.h"
 #include "text/readers.h"
 #include "text/scanners.h"
 
@@ -138,19 +139,14 @@ Status read_vocabulary_file(std::string_view text, Vocabulary& vocabulary) {
 // A line holds a pair; the first may name the version instead.
 Status read_merges_file(std::string_view text, const Vocabulary& vocabulary, MergeTable& merges) {
   Lines lines(text);
-  uint32_t rank = 0;
-  std::string joined;
+  MergeReader reader(vocabulary, merges, {}, false);
   bool first = true;
   for (auto line = lines.next(); line; line = lines.next()) {
     const bool version = first && line->starts_with("#version");
     first = false;
-    if (version || line->empty()) continue;
-    const size_t space = line->find(' ');
-    if (space == std::string_view::npos || line->find(' ', space + 1) != std::string_view::npos)
-      return fail(Code::file_malformed, "merge {} of merges.txt is '{}', not two tokens", rank, *line);
-    TESSERA_TRY(add_merge(line->substr(0, space), line->substr(space + 1), rank++, vocabulary, joined, merges));
+    if (!version && !line->empty()) TESSERA_TRY(reader.add_line(*line, 0, true));
   }
-  return {};
+  return reader.finish();
 }
 
 }  // namespace

@@ -49,11 +49,6 @@ Status read_byte_level_files(std::string_view vocab_json, std::string_view merge
 
 // {"token": id, ...}
 Status read_vocabulary(const simdjson::dom::element& json, Vocabulary& vocabulary);
-// The merge of two tokens, of which a prefix is left out of the right one in their result. `joined` is memory to use
-// again.
-Status add_merge(std::string_view left, std::string_view right, uint32_t rank, const Vocabulary& vocabulary,
-                 std::string& joined, MergeTable& merges, std::string_view prefix = {});
-
 // What surrounds a text: bos A eos; in a pair `between` stands before the second text where no eos ends the first.
 void make_frame(std::optional<TokenId> before, std::optional<TokenId> behind, std::optional<TokenId> between,
                 int32_t second_type, Frame& frame);

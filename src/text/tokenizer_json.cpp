@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "text/json_parts.h"
+#include "text/merge_reader.h"
 #include "text/readers.h"
 
 namespace tessera::text {
@@ -29,26 +30,22 @@ Result<std::optional<uint32_t>> read_unknown(const JsonValue& model, const Vocab
 Status read_merges(const JsonValue& model, const Vocabulary& vocabulary, std::string_view prefix, MergeTable& merges) {
   TESSERA_ASSIGN(const auto list, array_field(model, "merges", "the model"));
   merges.reserve(list.size());
-  uint32_t rank = 0;
-  std::string joined;
+  MergeReader reader(vocabulary, merges, prefix, false);
+  size_t count = 0;
   for (const JsonValue merge : list) {
-    std::string_view left, right;
     if (merge.is_string()) {
-      const std::string_view text = std::string_view(merge);
-      const size_t space = text.find(' ');
-      if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos)
-        return fail(Code::file_malformed, "merge {} is '{}', not two tokens", rank, text);
-      left = text.substr(0, space);
-      right = text.substr(space + 1);
+      TESSERA_TRY(reader.add_line(std::string_view(merge), 0, true));
     } else {
       JsonValue a, b;
+      std::string_view left, right;
       if (!merge.is_array() || merge.at(0).get(a) != simdjson::SUCCESS || merge.at(1).get(b) != simdjson::SUCCESS ||
           a.get(left) != simdjson::SUCCESS || b.get(right) != simdjson::SUCCESS)
-        return fail(Code::file_malformed, "merge {} is no pair of tokens", rank);
+        return fail(Code::file_malformed, "merge {} is no pair of tokens", count);
+      TESSERA_TRY(reader.add(left, right));
     }
-    TESSERA_TRY(add_merge(left, right, rank++, vocabulary, joined, merges, prefix));
+    ++count;
   }
-  return {};
+  return reader.finish();
 }
 
 Status read_bpe(const JsonValue& model, bool takes_bytes, Pipeline& pipeline) {
@@ -169,19 +166,6 @@ Status read_vocabulary(const JsonValue& json, Vocabulary& vocabulary) {
       return fail(Code::file_malformed, "the id of the token '{}' is {}", token, json_type(id));
     TESSERA_TRY(vocabulary.add(token, number));
   }
-  return {};
-}
-
-Status add_merge(std::string_view left, std::string_view right, uint32_t rank, const Vocabulary& vocabulary,
-                 std::string& joined, MergeTable& merges, std::string_view prefix) {
-  const uint32_t left_id = vocabulary.find(left), right_id = vocabulary.find(right);
-  if (left_id == Vocabulary::kNone) return not_in_vocabulary(fmt::format("merge {}'s", rank), left);
-  if (right_id == Vocabulary::kNone) return not_in_vocabulary(fmt::format("merge {}'s", rank), right);
-  joined = left;
-  joined += right.starts_with(prefix) ? right.substr(prefix.size()) : right;
-  const uint32_t id = vocabulary.find(joined);
-  if (id == Vocabulary::kNone) return not_in_vocabulary(fmt::format("merge {}'s result", rank), joined);
-  merges.add(left_id, right_id, {rank, id});
   return {};
 }
 

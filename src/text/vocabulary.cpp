@@ -61,7 +61,7 @@ Status Vocabulary::add(std::string_view token, uint64_t id) {
   for (size_t i = hash & mask;; i = (i + 1) & mask) {
     Slot& slot = slots_[i];
     if (slot.id == kNone) {
-      slot = {static_cast<uint32_t>(id), static_cast<uint32_t>(hash >> 32)};
+      slot = {static_cast<uint32_t>(id), static_cast<uint32_t>(hash >> 32), places_[id]};
       ++count_;
       return {};
     }
@@ -81,14 +81,15 @@ void Vocabulary::grow() {
   }
 }
 
-uint32_t Vocabulary::find(std::string_view token) const {
+uint32_t Vocabulary::find(std::string_view token, uint64_t hash) const {
   if (slots_.empty()) return kNone;
-  const uint64_t hash = hash_bytes(token);
   const size_t mask = slots_.size() - 1;
   for (size_t i = hash & mask;; i = (i + 1) & mask) {
     const Slot& slot = slots_[i];
     if (slot.id == kNone) return kNone;
-    if (slot.hash == static_cast<uint32_t>(hash >> 32) && this->token(slot.id) == token) return slot.id;
+    if (slot.hash == static_cast<uint32_t>(hash >> 32) &&
+        std::string_view(bytes_).substr(slot.place.begin, slot.place.length) == token)
+      return slot.id;
   }
 }
 

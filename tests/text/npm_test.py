@@ -66,7 +66,7 @@ def run(command, **options):
     result = subprocess.run(command, capture_output=True, **options)
     if result.returncode != 0:
         sys.exit(f"{command[:3]}: {result.stderr.decode(errors='replace')[-2000:]}")
-    return [json.loads(line) for line in result.stdout.decode(errors="surrogatepass").splitlines()]
+    return [json.loads(line) for line in result.stdout.decode(errors="surrogatepass").split("\n") if line]
 
 
 def compare_tokenizer(driver, folder, lines):
