@@ -108,6 +108,25 @@ TEST(TokenizerFiles, UnigramModel) {
   EXPECT_FALSE(Tokenizer::load(folder.put("cut.model", cut_off)));
 }
 
+TEST(TokenizerFiles, FairseqIds) {
+  protobuf::Writer file;
+  const auto add = [&](const std::string& text, float score, int type) { file.string(1, piece(text, score, type)); };
+  add("<unk>", 0, 2);
+  add("<s>", 0, 3);
+  add("</s>", 0, 3);
+  add("▁a", -1, 1);
+  add("b", -2, 1);
+  const TestFolder folder;
+  folder.put("sentencepiece.bpe.model", file.result());
+  folder.put("tokenizer_config.json", R"({"tokenizer_class": "XLMRobertaTokenizer"})");
+  const auto tokenizer = Tokenizer::load(folder.path());
+  ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
+  EXPECT_EQ(tokenizer->encode("ab <mask> q")->ids, (std::vector<TokenId>{0, 4, 5, 6, 3, 2}));
+  EXPECT_EQ(tokenizer->encode_pair("a", "a")->ids, (std::vector<TokenId>{0, 4, 2, 2, 4, 2}));
+  EXPECT_EQ(tokenizer->decode(std::vector<TokenId>{0, 4, 5, 2}), "ab");
+  EXPECT_EQ(tokenizer->special().mask, 6);
+}
+
 TEST(TokenizerFiles, RefusesGgufThatContradictsItself) {
   const TestFolder folder;
   const std::vector<std::string> tokens = {"<unk>", "a", "b"};

@@ -210,6 +210,12 @@ void make_frame(std::optional<TokenId> before, std::optional<TokenId> behind, st
   put(frame.pair, behind, second_type);
 }
 
+void double_separator(TokenId separator, Frame& frame) {
+  const auto second = std::find_if(frame.pair.begin(), frame.pair.end(),
+                                   [](const FramePart& part) { return part.kind == FramePart::Kind::second; });
+  frame.pair.insert(second, {FramePart::Kind::inserted, 0, {static_cast<uint32_t>(separator)}});
+}
+
 Status read_gguf_tokenizer(const gguf::File& file, TokenizerState& state) {
   TESSERA_ASSIGN(const std::string_view model, file.string("tokenizer.ggml.model"));
   TESSERA_ASSIGN(Lists lists, read_lists(file));

@@ -118,11 +118,7 @@ Status read_word_piece_files(std::string_view text, TokenizerConfig& config, Tok
   pipeline.decoder = make_word_piece_decoder("##", true);
   const auto cls = id_of(config, vocabulary, "cls_token"), sep = id_of(config, vocabulary, "sep_token");
   make_frame(cls, sep, sep, mpnet ? 0 : 1, state.frame);
-  if (mpnet && sep) {  // a second one stands between two texts
-    const auto second = std::find_if(state.frame.pair.begin(), state.frame.pair.end(),
-                                     [](const FramePart& part) { return part.kind == FramePart::Kind::second; });
-    state.frame.pair.insert(second, {FramePart::Kind::inserted, 0, {static_cast<uint32_t>(*sep)}});
-  }
+  if (mpnet && sep) double_separator(*sep, state.frame);
   TESSERA_ASSIGN(pipeline.added, AddedTokens::make(added_tokens(config, vocabulary), pipeline.normalizer.get()));
   state.engine = make_pipeline_engine(std::move(pipeline));
   return {};
@@ -178,9 +174,7 @@ Status read_byte_level_files(std::string_view vocab, std::string_view merges, To
     const auto cls = id_of(config, vocabulary, "cls_token"), sep = id_of(config, vocabulary, "sep_token");
     if (!cls || !sep) return fail(Code::tokenizer_invalid, "the vocabulary lacks the tokens around a text");
     make_frame(cls, sep, sep, 0, state.frame);
-    const auto second = std::find_if(state.frame.pair.begin(), state.frame.pair.end(),
-                                     [](const FramePart& part) { return part.kind == FramePart::Kind::second; });
-    state.frame.pair.insert(second, {FramePart::Kind::inserted, 0, {static_cast<uint32_t>(*sep)}});
+    double_separator(*sep, state.frame);
     state.frame.trim_offsets = true;
     state.frame.added_prefix_space = space_prefix;
   } else {

@@ -53,6 +53,9 @@ Status read_vocabulary(const simdjson::dom::element& json, Vocabulary& vocabular
 void make_frame(std::optional<TokenId> before, std::optional<TokenId> behind, std::optional<TokenId> between,
                 int32_t second_type, Frame& frame);
 
+// Puts a second `separator` before the second text of a pair, as RoBERTa has it.
+void double_separator(TokenId separator, Frame& frame);
+
 // Finds the ids of the special tokens that the config names.
 void name_special_tokens(const TokenizerConfig& config, TokenizerState& state);
 
