@@ -181,6 +181,13 @@ TEST(ChatTemplate, Renders) {
       {"{% set b = {16: 'x', 4: 'y'} %}{{ b[4] ~ b[16] }}{% for k, v in b | dictsort %}{{ k + 1 }}{% endfor %}",
        "yx517"},
       {"{{ ' ' * 2 ~ 'a' * 3 ~ 'b' * -1 }}", "  aaa"},
+      {"{{ -1 | abs }} {{ -d.b | string | length }} {{ 'ab' | replace('', '-') }} {{ 'ß' | upper }}", "1 2 -a-b- SS"},
+      {R"({{ '\u00e9\x41\ud83d\ude00\uZZ' }})", "éA\xF0\x9F\x98\x80uZZ"},
+      {"{{ {'b': 1, 'a': 'é'} | tojson(separators=(',', ':'), sort_keys=true, ensure_ascii=true) }}",
+       "{\"a\":\"\\u00e9\",\"b\":1}"},
+      {"{{ {'b': 1, 'a': 2} | dictsort(reverse=true) | map('first') | join }}"
+       "{{ {'b': 1, 'a': 2} | dictsort(by='value') | map('first') | join }}",
+       "baba"},
   };
   for (const Rendered& c : cases) {
     const auto parsed = ChatTemplate::parse(c.source);

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 #include <ctime>
+#include <tuple>
 
 #include "base/result.h"
 #include "text/jinja.h"
@@ -49,7 +50,10 @@ std::string map_text(std::string_view text, Change change) {
 
 std::string lower(std::string_view text) { return map_text(text, append_lower); }
 std::string upper(std::string_view text) {
-  return map_text(text, [](std::string& out, uint32_t c) { append_utf8(out, to_upper(c)); });
+  return map_text(text, [](std::string& out, uint32_t c) {
+    constexpr uint32_t sharp_s = 0xDF;
+    c == sharp_s ? void(out += "SS") : append_utf8(out, to_upper(c));
+  });
 }
 std::string title(std::string_view text, bool every_word) {
   bool start = true;
@@ -71,9 +75,17 @@ std::string strip(std::string_view text, const Value& characters, bool left, boo
 }
 
 std::string replace(std::string_view text, std::string_view from, std::string_view to, int64_t limit) {
-  if (from.empty()) return std::string(text);
   std::string out;
   size_t done = 0;
+  if (from.empty()) {  // stands before each character, and at the end
+    for (; done < text.size() && limit != 0; --limit) {
+      const size_t length = std::max<uint32_t>(1, utf8_step(text, done).valid);
+      out.append(to).append(text.substr(done, length));
+      done += length;
+    }
+    if (limit != 0) return out.append(to);
+    return out.append(text.substr(done));
+  }
   for (size_t at = text.find(from); at != std::string_view::npos && limit != 0; at = text.find(from, done), --limit) {
     out += text.substr(done, at - done);
     out += to;
@@ -271,6 +283,20 @@ Value to_number(const Value& value, bool whole, const Value& otherwise) {
   return std::abs(number) < 9e15 ? Value(static_cast<int64_t>(number)) : Value(int64_t{0});
 }
 
+JsonStyle json_style(const Arguments& given) {
+  JsonStyle style;
+  style.indent = static_cast<int>(std::clamp<int64_t>(whole_or(given.get(0, "indent"), 0), 0, 16));
+  style.ascii = given.get(SIZE_MAX, "ensure_ascii").truth();
+  style.sorted = given.get(SIZE_MAX, "sort_keys").truth();
+  if (style.indent > 0) style.comma = ",";
+  const Value separators = given.get(SIZE_MAX, "separators");
+  if (const ValueList* pair = separators.items(); pair != nullptr && pair->size() == 2) {
+    style.comma = (*pair)[0].text();
+    style.colon = (*pair)[1].text();
+  }
+  return style;
+}
+
 constexpr uint64_t kHuge = uint64_t{1} << 48;  // of costs: far past any limit, and sums of them do not wrap
 uint64_t times(uint64_t a, uint64_t b) { return b != 0 && a > kHuge / b ? kHuge : a * b; }
 
@@ -318,6 +344,7 @@ uint64_t cost_of(std::string_view name, const Value& value, const Arguments& giv
   if (is({"indent", "tojson"})) {
     const Value width = given.get(maps ? 1 : 0, name == "indent" ? "width" : "indent");
     const int64_t columns = std::clamp<int64_t>(whole_or(width, 4), 0, 1000);
+    cost += times(size, name == "tojson" ? more : 0) / 4;  // separators are texts of any length
     cost += times(size, width.string() != nullptr ? width.string()->size() : static_cast<uint64_t>(columns));
   }
   return cost;
@@ -330,8 +357,7 @@ Result<Value> apply_filter(std::string_view name, const Value& value, const Argu
     return value.is_undefined() || (also_false && !value.truth()) ? (otherwise.is_undefined() ? Value("") : otherwise)
                                                                   : value;
   }
-  if (name == "tojson")
-    return Value(value.json(static_cast<int>(std::clamp<int64_t>(whole_or(given.get(0, "indent"), 0), 0, 16))));
+  if (name == "tojson") return Value(value.json(json_style(given)));
   if (name == "string") return Value(value.text());
   if (name == "bool") return Value(value.truth());
   if (name == "int" || name == "float") return to_number(value, name == "int", given.get(0, "default"));
@@ -348,9 +374,14 @@ Result<Value> apply_filter(std::string_view name, const Value& value, const Argu
   }
   if (const ValueDict* fields = value.fields()) {
     ValueDict sorted = *fields;
-    if (name == "dictsort")
-      std::stable_sort(sorted.begin(), sorted.end(),
-                       [](const auto& a, const auto& b) { return before(a.first, b.first, false); });
+    if (name == "dictsort") {
+      const bool sensitive = given.get(0, "case_sensitive").truth(), down = given.get(2, "reverse").truth();
+      const bool by_value = given.get(1, "by").text() == "value";
+      std::stable_sort(sorted.begin(), sorted.end(), [&](const auto& a, const auto& b) {
+        const auto& [first, second] = down ? std::tie(b, a) : std::tie(a, b);
+        return by_value ? before(first.second, second.second, sensitive) : before(first.first, second.first, sensitive);
+      });
+    }
     ValueList out;
     const bool pairs = name == "items" || name == "dictsort";
     for (const auto& [key, field] : sorted) out.push_back(pairs ? Value::list({key, field}) : key);

@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <cctype>
+#include <optional>
 
 #include "base/result.h"
 #include "text/jinja.h"
+#include "text/unicode.h"
 
 namespace tessera::text {
 namespace {
@@ -28,6 +30,7 @@ class Lexer {
   Status comment();
   Status tag(Kind close, std::string_view mark);
   Status string(char quote);
+  std::optional<uint32_t> escaped(size_t& i) const;
   void number();
 
   std::string_view in_;
@@ -74,6 +77,30 @@ Status Lexer::comment() {
   return {};
 }
 
+// The code point of \xHH, \uHHHH or \UHHHHHHHH at `i`, which moves to its last digit; surrogates come in pairs.
+std::optional<uint32_t> Lexer::escaped(size_t& i) const {
+  const auto digits = [&](size_t at, size_t count) -> std::optional<uint32_t> {
+    uint32_t value = 0;
+    for (size_t k = at; k < at + count; ++k) {
+      if (k >= in_.size() || std::isxdigit(static_cast<unsigned char>(in_[k])) == 0) return std::nullopt;
+      const char c = static_cast<char>(in_[k] | 0x20);  // a letter's small form
+      value = value * 16 + static_cast<uint32_t>(in_[k] <= '9' ? in_[k] - '0' : c - 'a' + 10);
+    }
+    return value;
+  };
+  const size_t count = in_[i] == 'x' ? 2 : in_[i] == 'u' ? 4 : 8;
+  std::optional<uint32_t> code = digits(i + 1, count);
+  if (!code) return std::nullopt;
+  i += count;
+  if (*code >= 0xD800 && *code < 0xDC00 && in_.substr(i + 1).starts_with("\\u")) {
+    if (const auto low = digits(i + 3, 4); low && *low >= 0xDC00 && *low < 0xE000) {
+      i += 6;
+      return 0x10000 + ((*code - 0xD800) << 10) + (*low - 0xDC00);
+    }
+  }
+  return *code < 0x110000 && (*code < 0xD800 || *code > 0xDFFF) ? *code : 0xFFFD;
+}
+
 Status Lexer::string(char quote) {
   std::string text;
   size_t i = at_ + 1;
@@ -101,6 +128,15 @@ Status Lexer::string(char quote) {
         break;
       case 'v':
         text += '\v';
+        break;
+      case 'x':
+      case 'u':
+      case 'U':
+        if (const auto code = escaped(i)) {
+          append_utf8(text, *code);
+        } else {
+          text += c;
+        }
         break;
       default:
         text += c;

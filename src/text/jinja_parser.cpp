@@ -60,7 +60,7 @@ class Parser {
   Result<JinjaPtr> expression();
   Result<JinjaPtr> choice();
   Result<JinjaPtr> binary(int level);
-  Result<JinjaPtr> unary();
+  Result<JinjaPtr> unary(bool with_filters);
   Result<JinjaPtr> postfix(JinjaPtr value);
   Result<JinjaPtr> filters(JinjaPtr value);
   Result<JinjaPtr> subscript();
@@ -311,7 +311,7 @@ Result<JinjaPtr> Parser::binary(int level) {
                                                                     {"**"}};
   const Deeper deeper(depth_);
   if (depth_ > kMaxDepth) return bad("expressions nest too deep");
-  if (level == static_cast<int>(levels.size())) return unary();
+  if (level == static_cast<int>(levels.size())) return unary(true);
   if (levels[static_cast<size_t>(level)][0] == "not") {
     if (!is(Kind::name, "not")) return binary(level + 1);
     JinjaPtr node = make(Node::unary, "not");
@@ -338,19 +338,20 @@ Result<JinjaPtr> Parser::binary(int level) {
   }
 }
 
-Result<JinjaPtr> Parser::unary() {
+// A sign binds tighter than a filter behind it, and looser than an attribute.
+Result<JinjaPtr> Parser::unary(bool with_filters) {
   if (is(Kind::op, "-") || is(Kind::op, "+")) {
     const Deeper deeper(depth_);
     if (depth_ > kMaxDepth) return bad("expressions nest too deep");
     JinjaPtr node = make(Node::unary, peek().text);
     ++at_;
-    TESSERA_ASSIGN(JinjaPtr value, unary());
+    TESSERA_ASSIGN(JinjaPtr value, unary(false));
     node->children.push_back(std::move(value));
-    return node;
+    return with_filters ? filters(std::move(node)) : Result<JinjaPtr>(std::move(node));
   }
   TESSERA_ASSIGN(JinjaPtr value, primary());
   TESSERA_ASSIGN(value, postfix(std::move(value)));
-  return filters(std::move(value));
+  return with_filters ? filters(std::move(value)) : Result<JinjaPtr>(std::move(value));
 }
 
 // .name, [index], [a:b:c], (arguments)

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "text/json_fields.h"
+#include "text/unicode.h"
 
 namespace tessera::text {
 namespace {
@@ -41,9 +43,24 @@ Value from_json(const JsonValue& json) {
   }
 }
 
-std::string quote_json(std::string_view text) {
+// U+1F600 is \ud83d\ude00.
+void append_escaped(std::string& out, uint32_t code) {
+  if (code >= 0x10000) {
+    append_escaped(out, 0xD7C0 + (code >> 10));
+    code = 0xDC00 + (code & 0x3FF);
+  }
+  out += fmt::format("\\u{:04x}", code);
+}
+
+std::string quote_json(std::string_view text, bool ascii) {
   std::string out = "\"";
-  for (char c : text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (ascii && static_cast<unsigned char>(c) >= 0x80 && utf8_step(text, i).valid > 0) {
+      append_escaped(out, decode_at(text, i).code_point);
+      i += utf8_step(text, i).valid - 1;
+      continue;
+    }
     switch (c) {
       case '"':
         out += "\\\"";
@@ -82,36 +99,39 @@ std::string real_text(double value) {
   return fmt::format("{}", value);
 }
 
-void write_json(const Value& value, int indent, int depth, std::string& out) {
+void write_json(const Value& value, const JsonStyle& style, int depth, std::string& out) {
   if (depth > kMaxDepth) {
     out += "null";
     return;
   }
   const auto line = [&](int level) {
-    if (indent > 0) out += "\n" + std::string(static_cast<size_t>(indent * level), ' ');
+    if (style.indent > 0) out += "\n" + std::string(static_cast<size_t>(style.indent * level), ' ');
   };
-  const std::string_view comma = indent > 0 ? "," : ", ";
   if (const ValueList* items = value.items()) {
     out += '[';
     for (size_t i = 0; i < items->size(); ++i) {
-      if (i > 0) out += comma;
+      if (i > 0) out += style.comma;
       line(depth + 1);
-      write_json((*items)[i], indent, depth + 1, out);
+      write_json((*items)[i], style, depth + 1, out);
     }
     if (!items->empty()) line(depth);
     out += ']';
   } else if (const ValueDict* fields = value.fields()) {
+    std::vector<const std::pair<Value, Value>*> order;
+    for (const auto& field : *fields) order.push_back(&field);
+    if (style.sorted)
+      std::stable_sort(order.begin(), order.end(), [](auto a, auto b) { return a->first.text() < b->first.text(); });
     out += '{';
-    for (size_t i = 0; i < fields->size(); ++i) {
-      if (i > 0) out += comma;
+    for (size_t i = 0; i < order.size(); ++i) {
+      if (i > 0) out += style.comma;
       line(depth + 1);
-      out += quote_json((*fields)[i].first.text()) + ": ";
-      write_json((*fields)[i].second, indent, depth + 1, out);
+      out += quote_json(order[i]->first.text(), style.ascii) + style.colon;
+      write_json(order[i]->second, style, depth + 1, out);
     }
     if (!fields->empty()) line(depth);
     out += '}';
   } else if (const std::string* text = value.string()) {
-    out += quote_json(*text);
+    out += quote_json(*text, style.ascii);
   } else if (const bool* truth = value.get<bool>()) {
     out += *truth ? "true" : "false";
   } else if (const int64_t* whole = value.get<int64_t>()) {
@@ -249,9 +269,9 @@ std::string Value::text() const {
   return json();
 }
 
-std::string Value::json(int indent) const {
+std::string Value::json(const JsonStyle& style) const {
   std::string out;
-  write_json(*this, indent, 0, out);
+  write_json(*this, style, 0, out);
   return out;
 }
 

@@ -23,6 +23,13 @@ struct Undefined {
 };
 struct Macro;  // of jinja_eval.cpp
 
+struct JsonStyle {
+  int indent = 0;       // spaces a level; 0: all on one line
+  bool ascii = false;   // \uXXXX for all else
+  bool sorted = false;  // by keys
+  std::string comma = ", ", colon = ": ";
+};
+
 // Strings, lists and mappings are shared and never change, but for namespaces, whose fields can be set. No value holds
 // itself: the renderer refuses what holds a namespace or is deeper than kMaxDepth.
 class Value {
@@ -70,8 +77,8 @@ class Value {
   bool set_field(std::string_view key, const Value& value);
   // How templates print it: JSON for lists and dicts, nothing for undefined and none.
   std::string text() const;
-  // As Python's json.dumps writes it, with `indent` spaces a level where that is not 0.
-  std::string json(int indent = 0) const;
+  // As Python's json.dumps writes it.
+  std::string json(const JsonStyle& style = {}) const;
   std::string_view type_name() const;
   friend bool operator==(const Value& a, const Value& b);
 

