@@ -109,6 +109,12 @@ Result<double> percent_of_limit(const engine::Cost& cost, double median_ms, int 
   return 100 * least_ms / median_ms;
 }
 
+// The word that was given for --precision; "rules" stands for a file of them.
+std::string precision_word(const CompileOptions& options) {
+  if (options.precision.empty()) return options.strict ? "strict" : "keep";
+  return options.precision.find('[') == std::string::npos ? options.precision : "rules";
+}
+
 Json or_null(const std::optional<double>& number) { return number ? Json(*number) : Json(); }
 
 }  // namespace
@@ -139,7 +145,7 @@ Result<int> bench(const Arguments& arguments) {
                 {"runs", timing.runs_ms.size()},
                 {"threads", facts.threads},
                 {"isa", facts.isa},
-                {"precision", "keep"},
+                {"precision", precision_word(arguments.session.compile)},
                 {"peak_activation_bytes", facts.peak_activation_bytes},
                 {"live_set_bound_bytes", facts.live_set_bound_bytes},
                 {"arena_bytes", facts.arena_bytes},

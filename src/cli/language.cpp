@@ -86,9 +86,7 @@ engine::DecoderOptions decoder_options(const Arguments& arguments, const transfo
   options.optimisation = arguments.session.compile.optimisation;
   options.sequences = sequences;
   options.chunk = l.chunk;
-  // Products of rounded activations are off by more than their rounding explains: until that is found, none are
-  // rounded.
-  options.exact = true;
+  options.exact = l.activations == "f32";
   options.cache = l.cache == "f16" ? DType::f16 : l.cache == "bf16" ? DType::bf16 : DType::f32;
   options.context = l.context > 0 ? l.context : std::min(tokens, config.context);
   return options;

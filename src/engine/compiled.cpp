@@ -117,7 +117,8 @@ Result<passes::PassReport> optimise(ir::Graph& graph, const CompileOptions& opti
     const auto rules = plan::rules_for(op.name);
     return !rules.empty() && std::all_of(rules.begin(), rules.end(), [&](const plan::KernelRule& rule) {
       const plan::OperandRule* taken = rule.operand(operand);
-      return taken != nullptr && taken->layout == plan::Layout::strided;
+      // Rows without gaps are what a part of a wider product is made of.
+      return taken != nullptr && (taken->layout == plan::Layout::strided || taken->layout == plan::Layout::rows);
     });
   };
   return passes::run_pipeline(graph, pipeline);

@@ -160,8 +160,8 @@ TEST(LanguageModels, QuantizedFilesComeNear) {
     ASSERT_TRUE(source) << source.error().to_string();
     const auto wanted = read_npy(fs::path(entry.path()).replace_extension("logits.npy").string());
     ASSERT_TRUE(wanted) << wanted.error().to_string();
-    {
-      const auto decoder = decoder_of(*source, {.exact = true});
+    for (const bool exact : {true, false}) {
+      const auto decoder = decoder_of(*source, {.exact = exact});
       ASSERT_NE(decoder, nullptr);
       const auto sequence = decoder->open();
       const auto logits = decoder->feed(*sequence, ids, false);
@@ -175,7 +175,7 @@ TEST(LanguageModels, QuantizedFilesComeNear) {
         ours += x * x;
         product += x * y;
       }
-      EXPECT_LE(std::sqrt(off / all), 1e-3) << entry.path().filename();
+      EXPECT_LE(std::sqrt(off / all), exact ? 1e-3 : 2e-2) << entry.path().filename();
       EXPECT_GE(product / std::sqrt(all * ours), 0.999) << entry.path().filename();
     }
   }

@@ -59,8 +59,8 @@ TEST(StoredWeights, MeetTheirOperators) {
   };
   for (const Case& c : {Case{DType::q4_k, "embedding quant_linear", "embedding dequant_linear"},
                         Case{DType::q8_0, "embedding quant_linear", "embedding dequant_linear"},
-                        Case{DType::bf16, "embedding bf16_linear", "embedding dequant_linear"},
-                        Case{DType::f16, "embedding dequant_linear", "embedding dequant_linear"}}) {
+                        Case{DType::bf16, "embedding linear", "embedding dequant_linear"},
+                        Case{DType::f16, "embedding linear", "embedding linear"}}) {
     for (bool exact : {false, true}) {
       ir::Graph graph = model(c.dtype);
       passes::PipelineOptions options;

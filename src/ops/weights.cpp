@@ -23,19 +23,18 @@ Status eval_dequantize(Eval& e) {
 }
 
 // In the arithmetic of f32, so that every kernel finds the very same integers.
-void round_block(std::span<double> block) {
+void round_block(std::span<float> block) {
   float most = 0;
   bool finite = true;
-  for (double v : block) {
-    most = std::max(most, std::fabs(static_cast<float>(v)));
+  for (float v : block) {
+    most = std::max(most, std::fabs(v));
     finite &= std::isfinite(v);
   }
   const float scale = most / 127.0f;
   const float inverse = most > 0 ? 127.0f / most : 0.0f;
-  for (double& v : block) {
-    const float code = std::nearbyint(std::clamp(static_cast<float>(v) * inverse, -127.0f, 127.0f));
-    v = finite && std::isfinite(inverse) ? static_cast<double>(code) * static_cast<double>(scale)
-                                         : (finite ? 0.0 : std::nan(""));
+  for (float& v : block) {
+    const float code = std::nearbyint(std::clamp(v * inverse, -127.0f, 127.0f));
+    v = finite && std::isfinite(inverse) ? code * scale : (finite ? 0.0f : std::nanf(""));
   }
 }
 
@@ -44,9 +43,17 @@ Status eval_round_to_int8(Eval& e) {
   std::vector<double>& data = y.of<double>();
   const auto row = static_cast<size_t>(y.shape.back());
   constexpr size_t kSize = 32;
+  const bool twice = row > 0 && static_cast<int64_t>(data.size() / row) <= e.attrs.integer("fine");
   for (size_t begin = 0; begin < data.size(); begin += row)
-    for (size_t at = 0; at < row; at += kSize)
-      round_block(std::span(data).subspan(begin + at, std::min(kSize, row - at)));
+    for (size_t at = 0; at < row; at += kSize) {
+      const std::span<double> block = std::span(data).subspan(begin + at, std::min(kSize, row - at));
+      std::vector<float> first(block.begin(), block.end());
+      round_block(first);
+      std::vector<float> left(block.size());
+      for (size_t i = 0; twice && i < block.size(); ++i) left[i] = static_cast<float>(block[i]) - first[i];
+      round_block(left);
+      for (size_t i = 0; i < block.size(); ++i) block[i] = static_cast<double>(first[i]) + static_cast<double>(left[i]);
+    }
   e.out(std::move(y));
   return {};
 }
@@ -63,17 +70,20 @@ constinit const OpDef dequantize_op = {
 
 constinit const OpDef round_to_int8_op = {
     .name = "round_to_int8",
-    .doc = "Each run of 32 elements of the last axis rounded to multiples of its largest magnitude / 127.",
+    .doc =
+        "Each run of 32 elements of the last axis rounded to multiples of its largest magnitude / 127. Of up to "
+        "`fine` rows, what that leaves is rounded likewise and added: near 16 bits.",
     .signature = "x[*B, K] -> y[*B, K]",
     .types = "x, y: f32",
+    .attrs = {ir::int_attr("fine", 0)},
     .reference = eval_round_to_int8,
 };
 
 constinit const OpDef dequant_linear_op = {
     .name = "dequant_linear",
-    .doc = "x w^T + b with quantized or half-precision weights, in the arithmetic of f32.",
+    .doc = "x w^T + b with quantized or bf16 weights, in the arithmetic of f32.",
     .signature = "x[*B, K], w[N, K], b?[N] -> y[*B, N]",
-    .types = "x, b, y: f32; w: block|f16|bf16",
+    .types = "x, b, y: f32; w: block|bf16",
     .meaning =
         [](X x, X w, Opt b) {
           w = w.builder->add1(dequantize_op, {w});
@@ -83,24 +93,13 @@ constinit const OpDef dequant_linear_op = {
 
 constinit const OpDef quant_linear_op = {
     .name = "quant_linear",
-    .doc = "x w^T + b with quantized weights, and x rounded to int8 a block: products of integers.",
+    .doc = "x w^T + b with quantized weights, and x rounded as `round_to_int8` does: products of integers.",
     .signature = "x[*B, K], w[N, K], b?[N] -> y[*B, N]",
     .types = "x, b, y: f32; w: block",
+    .attrs = {ir::int_attr("fine", 0)},
     .meaning =
-        [](X x, X w, Opt b) {
-          x = x.builder->add1(round_to_int8_op, {x});
-          return x.builder->add1(dequant_linear_op, {x, w, b});
-        },
-};
-
-constinit const OpDef bf16_linear_op = {
-    .name = "bf16_linear",
-    .doc = "x w^T + b with bf16 weights, and x rounded to bf16; sums in f32.",
-    .signature = "x[*B, K], w[N, K], b?[N] -> y[*B, N]",
-    .types = "x, b, y: f32; w: bf16",
-    .meaning =
-        [](X x, X w, Opt b) {
-          x = cast(cast(x, DType::bf16), DType::f32);
+        [](X x, X w, Opt b, A attrs) {
+          x = x.builder->add1(round_to_int8_op, {x}, {attrs.integer("fine")});
           return x.builder->add1(dequant_linear_op, {x, w, b});
         },
 };

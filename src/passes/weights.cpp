@@ -21,11 +21,15 @@ ValueId stored(const ir::Rewrite& rewrite, const ir::Graph& graph, ValueId v) {
   return constant && to == DType::f32 && (half || is_block(from)) ? weights : ir::kNoValue;
 }
 
-// The product for weights of this type. Rounding x is what DESIGN's default arithmetic says for blocks and bf16.
-const ir::OpDef& product_for(DType weights, const PipelineOptions& options) {
-  if (options.strict || options.exact_activations) return ops::dequant_linear_op;
-  if (is_block(weights)) return ops::quant_linear_op;
-  return weights == DType::bf16 ? ops::bf16_linear_op : ops::dequant_linear_op;
+// Up to so many rows the second rounding of x costs nothing: reading the weights takes longer.
+constexpr int64_t kFineRows = 16;
+
+// The product for weights of this type. Blocks and bf16 round x, unless it is to stay exact.
+ir::X product(ir::Builder& builder, DType weights, const PipelineOptions& options, const ir::Xs& operands) {
+  const bool exact = options.strict || options.exact_activations;
+  if (weights == DType::f16 || (weights == DType::bf16 && !exact)) return builder.add(ops::linear_op, operands)[0];
+  if (exact) return builder.add(ops::dequant_linear_op, operands)[0];
+  return builder.add(ops::quant_linear_op, operands, {kFineRows})[0];
 }
 
 }  // namespace
@@ -37,23 +41,23 @@ Result<std::vector<ir::Edit>> use_stored_weights(ir::Graph& graph, const PassCon
   for (NodeId n = 0; n < count && !rewrite.exhausted(); ++n) {
     const ir::Node& node = graph.node(n);
     const auto operands = graph.operands(n);
-    const bool product = node.op == &ops::linear_op;
-    if (!product && node.op != &ops::gather_op) continue;
-    const ValueId w = stored(rewrite, graph, operands[product ? 1 : 0]);
+    const bool layer = node.op == &ops::linear_op;
+    if (!layer && node.op != &ops::gather_op) continue;
+    const ValueId w = stored(rewrite, graph, operands[layer ? 1 : 0]);
     if (w == ir::kNoValue || graph.type(w)->rank() != 2) continue;
     builder.set_location(node.location);
     ir::X made;
-    if (product) {
+    if (layer) {
       const ValueId b = operands.size() > 2 ? rewrite.resolve(operands[2]) : ir::kNoValue;
-      made = builder.add1(product_for(graph.type(w)->dtype, context.options),
-                          {builder.wrap(rewrite.resolve(operands[0])), builder.wrap(w), builder.wrap(b)});
+      made = product(builder, graph.type(w)->dtype, context.options,
+                     {builder.wrap(rewrite.resolve(operands[0])), builder.wrap(w), builder.wrap(b)});
     } else if (ir::A(*node.op, *node.attrs).integer("axis") == 0) {
       made = builder.add1(ops::embedding_op, {builder.wrap(w), builder.wrap(rewrite.resolve(operands[1]))});
     } else {
       continue;
     }
     TESSERA_TRY(builder.take_status());
-    rewrite.replace(graph.result(n, 0), made.id, product ? "stored_weights" : "stored_table");
+    rewrite.replace(graph.result(n, 0), made.id, layer ? "stored_weights" : "stored_table");
   }
   if (rewrite.journal().empty()) return std::vector<ir::Edit>();
   TESSERA_TRY(rewrite.finish());

@@ -228,7 +228,8 @@ TEST_F(DimTest, Text) {
     const Dim d = 3 * t.symbol(name) + 1;
     EXPECT_EQ(*t.parse(to_string(d)), d) << to_string(d);
   }
-  const std::string deep = std::string(100000, '(') + "a" + std::string(100000, ')');
+  std::string deep(100000, '(');
+  deep.append("a").append(100000, ')');
   for (const std::string& bad : std::initializer_list<std::string>{
            "", "a +", "a b", "(a", "9223372036854775808", "99999999999999999999", "foo(a)", "floordiv(a)",
            "mod(a, b, a)", "max(", "\"open", "\"\\x4", "a $", "2 a", deep}) {

@@ -148,7 +148,7 @@ SentencePieceEngine::Normalized SentencePieceEngine::normalize(std::string_view 
   if (m_.remove_extra_whitespaces) {
     while (out.text.ends_with(space)) {
       at = out.origin[out.text.size() - space.size()];
-      out.text.resize(out.text.size() - space.size());
+      out.text.erase(out.text.size() - space.size());
       out.origin.resize(out.text.size());
     }
   }

@@ -22,6 +22,16 @@ except ImportError as missing:
 TESSERA = ""
 # model -> the most kernels of a layer
 LIMITS = {"bert": 6, "whisper_encoder": 6}
+# model of one block -> its kernels, those that come once a model left out: patches, and tables of positions
+BLOCKS = {
+    "gpt2": ["layer_norm", "linear", "concat", "concat", "attention", "linear+add+layer_norm", "linear+gelu_tanh",
+             "linear+add"],
+    "llama": ["rms_norm", "linear", "rotary", "rotary", "attention", "linear+add+rms_norm", "linear+silu+mul",
+              "linear+add"],
+    "vit": ["add+layer_norm", "linear", "attention", "linear+add+layer_norm", "linear+gelu", "linear+add"],
+    "conv_norm": ["conv+silu"],
+}
+ONCE = {"conv", "copy", "concat", "cast", "mul", "cos", "sin"}
 # Kernels that no layer may be left with: formulas that composites stand for.
 PRIMITIVES = {"erf", "softmax", "reduce_sum", "reduce_max", "sqrt", "rsqrt", "pow", "tanh", "exp"}
 
@@ -54,11 +64,23 @@ class Plans(unittest.TestCase):
             self.assertFalse(PRIMITIVES & set(ops), f"{name}: {ops}")
 
 
+    def block(self, name, opset):
+        ops = [line["op"] for line in kernels(name, opset)]
+        wanted = BLOCKS[name]
+        self.assertEqual(ops[-len(wanted):], wanted)
+        self.assertLessEqual(set(ops[:-len(wanted)]), ONCE)
+
+
 def add_tests():
     for name in LIMITS:
         for opset in (11, 13, 14, 17):
             def test(self, name=name, opset=opset):
                 self.layer(name, opset)
+            setattr(Plans, f"test_{name}_opset{opset}", test)
+    for name in BLOCKS:
+        for opset in (11, 13, 14, 17):
+            def test(self, name=name, opset=opset):
+                self.block(name, opset)
             setattr(Plans, f"test_{name}_opset{opset}", test)
 
 

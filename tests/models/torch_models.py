@@ -78,12 +78,12 @@ class WhisperLayer(nn.Module):
 
 
 class WhisperEncoder(nn.Module):
-    def __init__(self, mels=20, positions=30):
+    def __init__(self, mels=20, positions=30, layers=2):
         super().__init__()
         self.conv1 = nn.Conv1d(mels, C, 3, padding=1)
         self.conv2 = nn.Conv1d(C, C, 3, stride=2, padding=1)
         self.positions = nn.Parameter(torch.randn(positions, C) * 0.02)
-        self.layers = nn.ModuleList([WhisperLayer() for _ in range(2)])
+        self.layers = nn.ModuleList([WhisperLayer() for _ in range(layers)])
         self.norm = nn.LayerNorm(C)
 
     def forward(self, input_features):

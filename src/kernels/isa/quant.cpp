@@ -27,6 +27,7 @@ int round_to_int8(const Args& args) noexcept {
   float* out = static_cast<float*>(args.out[0].data);
   const int64_t k = x.shape[x.rank - 1], count = element_count(x);
   if (count == 0) return kDone;
+  const bool twice = count / k <= args.attrs[0].i;
   parallel_for(args.parallel, count / k, 1 + 8192 / k, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row)
       for (int64_t at = 0; at < k; at += kCodeBlock) {
@@ -36,6 +37,10 @@ int round_to_int8(const Args& args) noexcept {
         memcpy(block, in + row * k + at, static_cast<size_t>(n) * 4);
         const float scale = quantize_block(block, code);
         for (int64_t i = 0; i < n; ++i) out[row * k + at + i] = static_cast<float>(code[i]) * scale;
+        if (!twice) continue;
+        leave(block, code, scale);
+        const float rest = quantize_block(block, code);
+        for (int64_t i = 0; i < n; ++i) out[row * k + at + i] += static_cast<float>(code[i]) * rest;
       }
   });
   return kDone;
@@ -99,47 +104,30 @@ Products dequant_products(const DecodedRows& r) {
   return p;
 }
 
-// y = x w^T + b with the panels of w decoded as they are packed.
-void multiply_decoded(const DecodedRows& r, uint8_t type, const Args& args, void* scratch) {
-  const Stored unit = stored(type);
-  multiply_packed(dequant_products(r), args.parallel, scratch, [&](int64_t, int64_t column, int64_t n, float* out) {
-    // A few blocks of every column, so that both sides stay in L1.
-    constexpr int64_t kSteps = 256;
-    alignas(64) float decoded[kTileColumns * kSteps];
-    for (int64_t k = 0; k < r.k; k += kSteps) {
-      const int64_t steps = r.k - k < kSteps ? r.k - k : kSteps;
-      for (int64_t j = 0; j < n; ++j)
-        decode_run(type, static_cast<const char*>(r.w) + (column + j) * r.k / unit.elements * unit.bytes, k, steps,
-                   decoded + j * kSteps);
-      pack_panel({decoded, kSteps, 1}, n, steps, out + k * kTileColumns);
-    }
-  });
-}
-
 size_t dequant_linear_scratch(const Args& args) noexcept { return packed_scratch(dequant_products(rows_of(args))); }
-int dequant_linear(const Args& args) noexcept {
-  multiply_decoded(rows_of(args), args.in[1].type, args, args.scratch);
-  return kDone;
-}
 
-// x rounded to bf16 [m, k], as f32, before what the product itself needs.
-size_t rounded_bytes(const DecodedRows& r) { return static_cast<size_t>(ceil_div(r.m * r.k, 16) * 64); }
-size_t bf16_linear_scratch(const Args& args) noexcept {
-  return rounded_bytes(rows_of(args)) + dequant_linear_scratch(args);
-}
-int bf16_linear(const Args& args) noexcept {
-  DecodedRows r = rows_of(args);
-  float* rounded = static_cast<float*>(args.scratch);
-  parallel_for(args.parallel, r.m * r.k, 8192, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) rounded[i] = bf16_to_f32(f32_to_bf16(r.x[i]));
-  });
-  r.x = rounded;
-  multiply_decoded(r, kBF16, args, static_cast<char*>(args.scratch) + rounded_bytes(r));
+// The panels of w are decoded as they are packed.
+int dequant_linear(const Args& args) noexcept {
+  const DecodedRows r = rows_of(args);
+  const uint8_t type = args.in[1].type;
+  const Stored unit = stored(type);
+  multiply_packed(
+      dequant_products(r), args.parallel, args.scratch, [&](int64_t, int64_t column, int64_t n, float* out) {
+        // A few blocks of every column, so that both sides stay in L1.
+        constexpr int64_t kSteps = 256;
+        alignas(64) float decoded[kTileColumns * kSteps];
+        for (int64_t k = 0; k < r.k; k += kSteps) {
+          const int64_t steps = r.k - k < kSteps ? r.k - k : kSteps;
+          for (int64_t j = 0; j < n; ++j)
+            decode_run(type, static_cast<const char*>(r.w) + (column + j) * r.k / unit.elements * unit.bytes, k, steps,
+                       decoded + j * kSteps);
+          pack_panel({decoded, kSteps, 1}, n, steps, out + k * kTileColumns);
+        }
+      });
   return kDone;
 }
 
 }  // namespace
 
 TESSERA_FAMILY(quant, {"dequantize", dequantize, nullptr}, {"round_to_int8", round_to_int8, nullptr},
-               {"embedding", embedding, nullptr}, {"dequant_linear", dequant_linear, dequant_linear_scratch},
-               {"bf16_linear", bf16_linear, bf16_linear_scratch})
+               {"embedding", embedding, nullptr}, {"dequant_linear", dequant_linear, dequant_linear_scratch})

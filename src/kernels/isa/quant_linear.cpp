@@ -1,4 +1,6 @@
-// quant_linear: y [*B, N] = x [*B, K] w [N, K]^T + b [N], x rounded to int8 a block, w in blocks, packed.
+// quant_linear: y [*B, N] = x [*B, K] w [N, K]^T + b [N], x rounded to int8 a block, w in blocks, packed. Few rows wait
+// for memory, so that they may as well be rounded twice: to int8, and what that leaves to int8 again, as a row of its
+// own.
 #include "kernels/abi.h"
 #include "kernels/isa/export.h"
 #include "kernels/isa/loops.h"
@@ -11,7 +13,8 @@ using namespace tessera::kernels;
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct Product {
-  int64_t m, n, k;
+  int64_t m, n, k;  // m: rows of codes, `terms` for each of x
+  int64_t terms;
   const float* x;
   const uint8_t* w;
   const float* bias;  // [n] or null
@@ -23,11 +26,14 @@ Product product_of(const Args& args) {
   Product p = {1,
                w.shape[0],
                w.shape[1],
+               1,
                static_cast<const float*>(x.data),
                static_cast<const uint8_t*>(w.data),
                nullptr,
                static_cast<float*>(args.out[0].data)};
   for (int i = 0; i + 1 < x.rank; ++i) p.m *= x.shape[i];
+  if (p.m <= args.attrs[0].i) p.terms = 2;
+  p.m *= p.terms;
   if (args.n_in > 2 && args.in[2].present) p.bias = static_cast<const float*>(args.in[2].data);
   return p;
 }
@@ -66,35 +72,63 @@ int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 size_t quant_linear_scratch(const Args& args) noexcept {
   const Product p = product_of(args);
   const int64_t blocks = p.m * p.k / kCodeBlock, sums = p.m * p.k / kSumBlock;
-  return static_cast<size_t>(aligned(p.m * p.k) + aligned(blocks * 4) + 2 * aligned(sums * 4));
+  return static_cast<size_t>(aligned(p.m * p.k) + aligned(blocks * 4) + 2 * aligned(sums * 4) +
+                             (p.terms > 1 ? aligned(p.m * p.n * 4) : 0));
 }
 
+// The codes of block b of c, whose values are x.
 template <class P>
-Codes quantize_rows(const Product& p, const Args& args) {
+void quantize_to(const Codes& c, int64_t b, const float* x) {
+  constexpr int64_t kGroup = P::kForm.group, kGroups = kCodeBlock / kGroup;
+  int8_t* code = c.code + b * kCodeBlock;
+  c.scale[b] = quantize_block(x, code);
+  if constexpr (P::kCentre == 0 && !P::kForm.shifts) return;
+  for (int64_t g = 0; g < kGroups; ++g) {
+    int32_t sum = 0;
+    for (int64_t i = 0; i < kGroup; ++i) sum += code[g * kGroup + i];
+    c.start[b * kGroups + g] = -P::kCentre * sum;
+    c.sum[b * kGroups + g] = c.scale[b] * static_cast<float>(sum);
+  }
+}
+
+// The codes of all rows, in memory that holds them and, behind them, the products of their terms.
+template <class P>
+Codes quantize_rows(const Product& p, const Args& args, float*& products) {
   char* memory = static_cast<char*>(args.scratch);
-  const int64_t blocks = p.m * p.k / kCodeBlock;
+  const int64_t blocks = p.m * p.k / kCodeBlock, sums = aligned(p.m * p.k / kSumBlock * 4);
   Codes c;
   c.code = reinterpret_cast<int8_t*>(memory);
   memory += aligned(p.m * p.k);
   c.scale = reinterpret_cast<float*>(memory);
   memory += aligned(blocks * 4);
   c.start = reinterpret_cast<int32_t*>(memory);
-  c.sum = reinterpret_cast<float*>(memory + aligned(p.m * p.k / kSumBlock * 4));
-  constexpr int64_t kGroup = P::kForm.group, kGroups = kCodeBlock / kGroup;
-  parallel_for(args.parallel, blocks, 256, [&](int64_t begin, int64_t end) {
+  c.sum = reinterpret_cast<float*>(memory + sums);
+  products = reinterpret_cast<float*>(memory + 2 * sums);
+  const int64_t row_blocks = p.k / kCodeBlock;
+  parallel_for(args.parallel, blocks / p.terms, 256, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
-      int8_t* code = c.code + b * kCodeBlock;
-      c.scale[b] = quantize_block(p.x + b * kCodeBlock, code);
-      if constexpr (P::kCentre == 0 && !P::kForm.shifts) continue;
-      for (int64_t g = 0; g < kGroups; ++g) {
-        int32_t sum = 0;
-        for (int64_t i = 0; i < kGroup; ++i) sum += code[g * kGroup + i];
-        c.start[b * kGroups + g] = -P::kCentre * sum;
-        c.sum[b * kGroups + g] = c.scale[b] * static_cast<float>(sum);
-      }
+      const int64_t first = p.terms == 1 ? b : b / row_blocks * 2 * row_blocks + b % row_blocks;
+      quantize_to<P>(c, first, p.x + b * kCodeBlock);
+      if (p.terms == 1) continue;
+      float rest[kCodeBlock];
+      memcpy(rest, p.x + b * kCodeBlock, sizeof(rest));
+      leave(rest, c.code + first * kCodeBlock, c.scale[first]);
+      quantize_to<P>(c, first + row_blocks, rest);
     }
   });
   return c;
+}
+
+// y = the sums of the products of two terms, and the bias.
+void add_terms(const Product& p, const float* products, const Parallel* parallel) {
+  parallel_for(parallel, p.n, 4096, [&](int64_t begin, int64_t end) {
+    for (int64_t row = 0; row < p.m / 2; ++row) {
+      const float* a = products + 2 * row * p.n;
+      const float* b = a + p.n;
+      float* y = p.y + row * p.n;
+      for (int64_t i = begin; i < end; ++i) y[i] = a[i] + b[i] + (p.bias == nullptr ? 0 : p.bias[i]);
+    }
+  });
 }
 
 template <class P>
@@ -194,7 +228,17 @@ int quant_linear(const Args& args) noexcept {
   if (p.m == 0 || p.n == 0) return kDone;
   with_format(args.in[1].type, [&]<class Format>(Format) {
     using P = Packed<Format>;
-    multiply<P>(p, quantize_rows<P>(p, args), args.parallel);
+    float* products = nullptr;
+    const Codes codes = quantize_rows<P>(p, args, products);
+    if (p.terms == 1) {
+      multiply<P>(p, codes, args.parallel);
+      return;
+    }
+    Product terms = p;
+    terms.y = products;
+    terms.bias = nullptr;
+    multiply<P>(terms, codes, args.parallel);
+    add_terms(p, products, args.parallel);
   });
   return kDone;
 }

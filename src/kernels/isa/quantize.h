@@ -31,4 +31,9 @@ TESSERA_INLINE float quantize_block(const float* x, int8_t* code) {
   return most / 127.0f;
 }
 
+// What the codes of a block leave of it.
+TESSERA_INLINE void leave(float* x, const int8_t* code, float scale) {
+  for (int i = 0; i < kCodeBlock; ++i) x[i] -= static_cast<float>(code[i]) * scale;
+}
+
 }  // namespace
