@@ -108,7 +108,9 @@ Result<int> logits(const Arguments& arguments) {
 
 namespace {
 
-Result<std::vector<engine::EncoderText>> texts_of(const Arguments& arguments) {
+// Texts are cut to `longest` tokens, as embedding models are used; ids are not. What a tokenizer.json says on cutting
+// and filling up is of some earlier use: fillers would count as text here.
+Result<std::vector<engine::EncoderText>> texts_of(const Arguments& arguments, int64_t longest) {
   const LanguageArguments& l = arguments.language;
   std::vector<std::string> lines = l.prompts;
   std::ifstream file;
@@ -122,10 +124,16 @@ Result<std::vector<engine::EncoderText>> texts_of(const Arguments& arguments) {
   std::vector<engine::EncoderText> texts;
   if (!lines.empty()) {
     TESSERA_ASSIGN(const text::Tokenizer tokenizer, text::Tokenizer::load(arguments.subject));
+    size_t cut = 0;
     for (const std::string& line : lines) {
-      TESSERA_ASSIGN(const text::Encoding encoding, tokenizer.encode(line, {.file_limits = true}));
+      TESSERA_ASSIGN(const text::Encoding encoding,
+                     tokenizer.encode(line, {.max_tokens = static_cast<size_t>(longest)}));
       texts.push_back({{encoding.ids.begin(), encoding.ids.end()}, {}});
+      cut += encoding.cut ? 1 : 0;
     }
+    if (cut > 0)
+      fmt::print(stderr, "{} of {} texts are longer than {} tokens: their ends are left out\n", cut, lines.size(),
+                 longest);
   }
   for (const std::string& list : l.ids) {
     texts.emplace_back();
@@ -174,8 +182,10 @@ double loss(const Tensor& logits, std::span<const int64_t> tokens) {
 
 Result<int> embed(const Arguments& arguments) {
   const LanguageArguments& l = arguments.language;
-  TESSERA_ASSIGN(const std::vector<engine::EncoderText> texts, texts_of(arguments));
   TESSERA_ASSIGN(const transformer::Source source, engine::open_language_model(arguments.subject));
+  const int64_t context = source.config.context;
+  TESSERA_ASSIGN(const std::vector<engine::EncoderText> texts,
+                 texts_of(arguments, source.longest > 0 ? std::min(source.longest, context) : context));
   TESSERA_ASSIGN(const std::unique_ptr<engine::Encoder> encoder,
                  engine::Encoder::make(source, {.threads = arguments.session.threads,
                                                 .optimisation = arguments.session.compile.optimisation}));

@@ -45,12 +45,12 @@ Status encode_text(const Engine& engine, std::string_view text, const EncodeOpti
   return {};
 }
 
-// Cuts tokens so that, with those that the frame adds, no more than the limit remain.
-void truncate(const Truncation& rule, size_t frame_tokens, std::vector<ModelToken>& first,
+// Cuts tokens so that, with those that the frame adds, no more than the limit remain. Whether any were.
+bool truncate(const Truncation& rule, size_t frame_tokens, std::vector<ModelToken>& first,
               std::vector<ModelToken>* second) {
   const size_t limit = rule.max_length > frame_tokens ? rule.max_length - frame_tokens : 0;
   size_t a = first.size(), b = second != nullptr ? second->size() : 0;
-  if (a + b <= limit) return;
+  if (a + b <= limit) return false;
   using Strategy = Truncation::Strategy;
   if (second == nullptr || rule.strategy == Strategy::only_first) {
     a = limit > b ? limit - b : 0;
@@ -71,6 +71,7 @@ void truncate(const Truncation& rule, size_t frame_tokens, std::vector<ModelToke
   };
   cut(first, a);
   if (second != nullptr) cut(*second, b);
+  return true;
 }
 
 void pad(const Padding& rule, bool offsets, Encoding& out) {
@@ -137,15 +138,19 @@ Result<Encoding> Tokenizer::encode_texts(std::string_view first, const std::stri
 
   const Frame& frame = state_->frame;
   const std::vector<FramePart>& parts = second != nullptr ? frame.pair : frame.single;
-  if (options.file_limits && state_->truncation) {
-    size_t added = 0;
-    for (const FramePart& part : parts) added += options.frame ? part.ids.size() : 0;
-    truncate(*state_->truncation, added, tokens[0], second != nullptr ? &tokens[1] : nullptr);
-  }
+  Encoding out;
+  size_t added = 0;
+  for (const FramePart& part : parts) added += options.frame ? part.ids.size() : 0;
+  const auto limit = [&](const Truncation& rule) {
+    if (truncate(rule, added, tokens[0], second != nullptr ? &tokens[1] : nullptr)) out.cut = true;
+  };
+  if (options.file_limits && state_->truncation) limit(*state_->truncation);
+  if (options.max_tokens > 0)
+    limit({static_cast<uint32_t>(std::min<size_t>(options.max_tokens, UINT32_MAX)), Truncation::Strategy::longest_first,
+           false});
   if (options.offsets && frame.trim_offsets)
     for (auto& list : tokens) trim_offsets(*state_->engine, frame.added_prefix_space, list);
 
-  Encoding out;
   out.ids.reserve(tokens[0].size() + tokens[1].size() + 4);
   for (const FramePart& part : parts) {
     if (part.kind != FramePart::Kind::inserted) {

@@ -30,6 +30,7 @@ struct Encoding {
   std::vector<int32_t> type_ids;  // [T] 1 for the second text of a pair, where the model tells them apart
   std::vector<uint8_t> inserted;  // [T] 1 where the token belongs to the model's frame, not to the text
   std::vector<Span> offsets;      // [T] when asked for, else empty
+  bool cut = false;               // whether a limit left tokens of the text out
 };
 
 struct EncodeOptions {
@@ -37,6 +38,7 @@ struct EncodeOptions {
   bool parse_special = true;  // "<|im_end|>" in the text is that token; false reads it as ordinary text
   bool offsets = false;
   bool file_limits = false;  // truncate and pad as the tokenizer.json says
+  size_t max_tokens = 0;     // and leave the end of the text out, so that no more remain with the frame; 0: no limit
 };
 
 struct DecodeOptions {

@@ -5,6 +5,7 @@ usage: text_test.py TESSERA SHARED_DATA [unittest arguments]; tests of a trained
 """
 import json
 import os
+import shutil
 import sys
 import unittest
 
@@ -150,6 +151,21 @@ class Vocabularies(cli_test.Folder):
         self.write("tokenizer_config.json", b'{"tokenizer_class": "BertJapaneseTokenizer"}')
         self.fails(4, "E0402", "tokenize", self.folder, "x", says=["BertJapaneseTokenizer", "tokenizer.json"])
 
+    def test_embedding_ignores_fillers(self):
+        bert = os.path.join(DATA, "architectures", "st_bert")
+        if not os.path.isdir(bert):
+            self.skipTest(f"{bert} is absent")
+        for name in ("config.json", "model.safetensors"):
+            shutil.copy(os.path.join(bert, name), self.path(name))
+        with open(os.path.join(bert, "tokenizer.json"), encoding="utf-8") as file:
+            tokenizer = json.load(file)
+        wanted = self.json_of("embed", bert, "--text", "hello world", "--pooling", "mean")
+        tokenizer["padding"] = {"strategy": {"Fixed": 32}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0,
+                                "pad_type_id": 0, "pad_token": "[PAD]"}
+        self.write("tokenizer.json", json.dumps(tokenizer).encode())
+        got = self.json_of("embed", self.folder, "--text", "hello world", "--pooling", "mean")
+        self.assertEqual(got["embeddings"], wanted["embeddings"])
+
     def test_byte_level(self):
         tokens = ["a", "b", "c", "\u0120", "ab", "\u0120c", "abab", "<|endoftext|>", "<s>", "</s>"]
         self.write("vocab.json", json.dumps({t: i for i, t in enumerate(tokens)}).encode())
@@ -184,6 +200,18 @@ class Embed(Stories):
             by_text = self.json_of("embed", model, "--text", "hello world", "--pooling", "mean")
             by_ids = self.json_of("embed", model, "--ids", ",".join(map(str, ids)), "--pooling", "mean")
             self.assertEqual(by_text["embeddings"], by_ids["embeddings"])
+
+    def test_long_texts_lose_their_ends(self):
+        model = os.path.join(DATA, "architectures", "st_bert")  # its files ask for 48 tokens
+        if not os.path.isdir(model):
+            self.skipTest(f"{model} is absent")
+        text = "hello world " * 100
+        ids = self.json_of("tokenize", model, text)["ids"]
+        ids = ids[:47] + ids[-1:]
+        result = call("embed", model, "--text", text, "--json")
+        self.assertIn("1 of 1 texts are longer than 48 tokens", result.stderr)
+        by_ids = self.json_of("embed", model, "--ids", ",".join(map(str, ids)))
+        self.assertEqual(json.loads(result.stdout)["embeddings"], by_ids["embeddings"])
 
 
 class Quantize(Stories):

@@ -85,6 +85,13 @@ Status read_ids(const std::string& folder, Fields& fields, Config& c) {
 // What sentence-transformers stores beside a model: modules.json names the steps after it.
 Status read_pooling(const std::string& folder, transformer::Source& source) {
   source.pooling = source.config.decoder ? Pooling::last : Pooling::mean;
+  if (const Result<nlohmann::json> limits = read_object(folder, "sentence_bert_config.json")) {
+    Fields fields(*limits, "sentence_bert_config.json");
+    source.longest = std::max<int64_t>(fields.integer("max_seq_length", 0), 0);
+    TESSERA_TRY(fields.status());
+  } else if (limits.error().code != Code::file_not_found) {
+    return tl::unexpected(limits.error());
+  }
   const Result<std::string> text = read_file(folder + "/modules.json", kMaxConfig);
   if (!text) return {};
   TESSERA_ASSIGN(const nlohmann::json modules, parse_json(*text, "modules.json"));

@@ -16,6 +16,7 @@ struct Source {
   std::shared_ptr<const Weights> weights;
   Pooling pooling = Pooling::none;
   bool normalised = false;  // pooled vectors are scaled to length 1
+  int64_t longest = 0;      // tokens that texts are cut to; 0: the model's files name no limit but the context
 };
 
 }  // namespace tessera::transformer
