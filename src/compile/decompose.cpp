@@ -24,6 +24,15 @@ bool expands(const ir::Graph& graph, ir::NodeId id) {
   return wide(graph.type(graph.result(id, 0)));
 }
 
+bool any_expands(const ir::Graph& graph) {
+  for (ir::NodeId id = 0; id < graph.node_count(); ++id) {
+    if (expands(graph, id)) return true;
+    for (const ir::Graph& region : graph.regions(id))
+      if (any_expands(region)) return true;
+  }
+  return false;
+}
+
 // One level: composites inside the meanings that it writes stay for the next round.
 Result<ir::Graph> expand_once(const ir::Graph& graph, bool& changed) {
   ir::Graph copy(graph.shared_context());
@@ -70,6 +79,11 @@ Result<ir::Graph> expand_once(const ir::Graph& graph, bool& changed) {
 }  // namespace
 
 Result<ir::Graph> decompose(const ir::Graph& graph) {
+  if (!any_expands(graph)) {
+    ir::Graph copy = graph.clone();
+    TESSERA_TRY(copy.compact());
+    return copy;
+  }
   bool changed = false;
   TESSERA_ASSIGN(ir::Graph expanded, expand_once(graph, changed));
   while (changed) {

@@ -1,6 +1,6 @@
-#include <unordered_map>
 #include <unordered_set>
 
+#include "base/name_table.h"
 #include "ir/graph.h"
 
 namespace tessera::ir {
@@ -59,7 +59,7 @@ struct AttrsHash {
 struct Context::Interner {
   std::unordered_set<Type, TypeHash> types;
   std::unordered_set<Attrs, AttrsHash> attrs;
-  std::unordered_map<std::string_view, NameId> names;
+  NameTable<NameId> names;
 };
 
 Context::Context() : interner_(std::make_unique<Interner>()) {
@@ -74,10 +74,10 @@ TypeRef Context::type(Type type) { return &*interner_->types.insert(std::move(ty
 AttrsRef Context::attrs(Attrs attrs) { return &*interner_->attrs.insert(std::move(attrs)).first; }
 
 NameId Context::name(std::string_view text) {
-  if (auto found = interner_->names.find(text); found != interner_->names.end()) return found->second;
+  if (const NameId* found = interner_->names.find(text)) return *found;
   names_.emplace_back(text);
   NameId id = static_cast<NameId>(names_.size() - 1);
-  interner_->names.emplace(names_.back(), id);
+  interner_->names.add(names_.back(), id);
   return id;
 }
 

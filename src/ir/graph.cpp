@@ -82,22 +82,19 @@ class SymbolUse {
   explicit SymbolUse(const DimTable& dims) : dims_(dims) {}
 
   const std::vector<int>& of(TypeRef type) {
-    auto [found, fresh] = types_.try_emplace(type);
-    if (fresh) collect(*type, found->second);
-    return found->second;
+    return recent(type, [&](std::vector<int>& to) { collect(*type, to); });
   }
   const std::vector<int>& of(AttrsRef attrs) {
-    auto [found, fresh] = attrs_.try_emplace(attrs);
-    if (!fresh) return found->second;
-    for (const AttrValue& value : attrs->values) {
-      if (const Shape* shape = std::get_if<Shape>(&value)) collect(*shape, found->second);
-      if (const View* view = std::get_if<View>(&value)) {
-        collect(view->offsets, found->second);
-        for (const auto& axis : view->axes)
-          for (const ViewAtom& atom : axis) collect({atom.stride, atom.size}, found->second);
+    return recent(attrs, [&](std::vector<int>& to) {
+      for (const AttrValue& value : attrs->values) {
+        if (const Shape* shape = std::get_if<Shape>(&value)) collect(*shape, to);
+        if (const View* view = std::get_if<View>(&value)) {
+          collect(view->offsets, to);
+          for (const auto& axis : view->axes)
+            for (const ViewAtom& atom : axis) collect({atom.stride, atom.size}, to);
+        }
       }
-    }
-    return found->second;
+    });
   }
   // Everything that a graph reads, its own symbols included.
   template <class F>
@@ -111,6 +108,17 @@ class SymbolUse {
   }
 
  private:
+  // Graphs have many nodes and few types and attributes: most look-ups end at the first place.
+  template <class F>
+  const std::vector<int>& recent(const void* key, F fill) {
+    Recent& slot = recent_[(reinterpret_cast<uintptr_t>(key) >> 4) % std::size(recent_)];
+    if (slot.key == key) return *slot.symbols;
+    auto [found, fresh] = known_.try_emplace(key);
+    if (fresh) fill(found->second);
+    slot = {key, &found->second};
+    return found->second;
+  }
+
   void collect(const Shape& shape, std::vector<int>& to) {
     for (Dim d : shape) {
       if (d.is_const()) continue;
@@ -123,9 +131,13 @@ class SymbolUse {
     if (type.element != nullptr) collect(*type.element, to);
   }
 
+  struct Recent {
+    const void* key = nullptr;
+    const std::vector<int>* symbols = nullptr;
+  };
   const DimTable& dims_;
-  std::unordered_map<TypeRef, std::vector<int>> types_;
-  std::unordered_map<AttrsRef, std::vector<int>> attrs_;
+  std::unordered_map<const void*, std::vector<int>> known_;  // by type or attributes
+  Recent recent_[1024];
 };
 
 }  // namespace
@@ -134,14 +146,24 @@ Status Graph::compact() {
   // Sizes that only the run tells are told by the first result that has them: such a node is needed by whatever reads
   // its sizes.
   SymbolUse symbols(dims());
-  std::unordered_map<int, NodeId> teller;
+  std::vector<NodeId> teller(static_cast<size_t>(dims().symbol_count()), kNoNode);
+  std::vector<bool> told(teller.size(), false);
   for (ValueId v : inputs)
-    for (int symbol : symbols.of(values_[v].type)) teller.emplace(symbol, kNoNode);
+    for (int symbol : symbols.of(values_[v].type)) told[static_cast<size_t>(symbol)] = true;
+  bool any_teller = false;
   for (NodeId n = 0; n < nodes_.size(); ++n)
-    for (uint16_t i = 0; i < nodes_[n].n_results; ++i)
-      for (Dim d : values_[nodes_[n].results + i].type->shape)
-        if (std::optional<int> symbol = d.is_const() ? std::nullopt : dims().symbol_index(d))
-          teller.emplace(*symbol, n);
+    for (uint16_t i = 0; i < nodes_[n].n_results; ++i) {
+      const TypeRef type = values_[nodes_[n].results + i].type;
+      for (int one : symbols.of(type)) {
+        if (told[static_cast<size_t>(one)]) continue;
+        for (Dim d : type->shape)
+          if (std::optional<int> symbol = d.is_const() ? std::nullopt : dims().symbol_index(d);
+              symbol && !told[static_cast<size_t>(*symbol)]) {
+            told[static_cast<size_t>(*symbol)] = any_teller = true;
+            teller[static_cast<size_t>(*symbol)] = n;
+          }
+      }
+    }
 
   // Liveness from the outputs; impure nodes stay only when something needs them too (randomness has no other effect).
   std::vector<bool> live(nodes_.size(), false);
@@ -155,16 +177,17 @@ Status Graph::compact() {
     }
   };
   auto reach_symbol = [&](int symbol) {
-    auto found = teller.find(symbol);
-    if (found == teller.end() || found->second == kNoNode || live[found->second]) return;
-    live[found->second] = true;
-    stack.push_back(found->second);
+    const NodeId node = teller[static_cast<size_t>(symbol)];
+    if (node == kNoNode || live[node]) return;
+    live[node] = true;
+    stack.push_back(node);
   };
   for (ValueId v : outputs) reach(v);
   while (!stack.empty()) {
     NodeId n = stack.back();
     stack.pop_back();
     for (ValueId v : operands(n)) reach(v);
+    if (!any_teller) continue;
     for (int symbol : symbols.of(nodes_[n].attrs)) reach_symbol(symbol);
     for (uint16_t i = 0; i < nodes_[n].n_results; ++i)
       for (int symbol : symbols.of(values_[nodes_[n].results + i].type)) reach_symbol(symbol);
@@ -182,20 +205,23 @@ Status Graph::compact() {
     }
   };
   size_t edges = 0;
-  for_each_edge([&](NodeId from, NodeId) { ++first_user[from + 1], ++edges; });
+  bool sorted = true;
+  for_each_edge([&](NodeId from, NodeId to) { sorted &= from < to, ++first_user[from + 1], ++edges; });
   for (size_t i = 0; i < nodes_.size(); ++i) first_user[i + 1] += first_user[i];
-  std::vector<NodeId> users(edges);
+  std::vector<NodeId> users(sorted ? 0 : edges);
   std::vector<uint32_t> next(first_user.begin(), first_user.end() - 1);
-  for_each_edge([&](NodeId from, NodeId to) { users[next[from]++] = to, ++missing[to]; });
+  if (!sorted) for_each_edge([&](NodeId from, NodeId to) { users[next[from]++] = to, ++missing[to]; });
 
   std::priority_queue<NodeId, std::vector<NodeId>, std::greater<NodeId>> ready;
   size_t live_count = 0;
   for (NodeId n = 0; n < nodes_.size(); ++n) {
     live_count += live[n];
-    if (live[n] && missing[n] == 0) ready.push(n);
+    if (!sorted && live[n] && missing[n] == 0) ready.push(n);
   }
   std::vector<NodeId> order;
   order.reserve(live_count);
+  for (NodeId n = 0; sorted && n < nodes_.size(); ++n)
+    if (live[n]) order.push_back(n);
   while (!ready.empty()) {
     NodeId n = ready.top();
     ready.pop();

@@ -64,19 +64,37 @@ Terms::Terms(const Graph& graph, bool pull_scalars) : graph_(graph), pull_scalar
       for (int i = 0; i < node.n_results; ++i) of_value_[graph.result(n, i)] = leaf(graph.result(n, i));
     }
   }
-  for (ValueId v = 0; v < graph.value_count(); ++v) values_[of_value_[v]].push_back(v);
+  first_value_.assign(terms_.size() + 1, 0);
+  for (TermId t : of_value_) ++first_value_[t + 1];
+  for (size_t t = 0; t < terms_.size(); ++t) first_value_[t + 1] += first_value_[t];
+  values_.resize(of_value_.size());
+  std::vector<uint32_t> next(first_value_.begin(), first_value_.end() - 1);
+  for (ValueId v = 0; v < graph.value_count(); ++v) values_[next[of_value_[v]]++] = v;
 }
 
 TermId Terms::intern(Term term) {
-  const size_t hash = Hash()(term);
-  auto [begin, end] = interned_.equal_range(hash);
-  for (auto it = begin; it != end; ++it)
-    if (terms_[it->second] == term) return it->second;
+  if (2 * (terms_.size() + 1) > interned_.size()) {
+    std::vector<Slot> old = std::move(interned_);
+    interned_.assign(std::max<size_t>(64, 2 * old.size()), Slot());
+    for (const Slot& slot : old)
+      if (slot.term != kNoTerm) *free_slot(slot.hash) = slot;
+  }
+  // Ids of neighbours differ in few bits: multiplying spreads them, so that probes stay short.
+  const auto hash = static_cast<uint32_t>((uint64_t{Hash()(term)} * 0x9e3779b97f4a7c15u) >> 32);
+  const size_t mask = interned_.size() - 1;
+  for (size_t at = hash & mask; interned_[at].term != kNoTerm; at = (at + 1) & mask)
+    if (interned_[at].hash == hash && terms_[interned_[at].term] == term) return interned_[at].term;
   const TermId id = static_cast<TermId>(terms_.size());
   terms_.push_back(std::move(term));
-  values_.emplace_back();
-  interned_.emplace(hash, id);
+  *free_slot(hash) = {hash, id};
   return id;
+}
+
+Terms::Slot* Terms::free_slot(uint32_t hash) {
+  const size_t mask = interned_.size() - 1;
+  size_t at = hash & mask;
+  while (interned_[at].term != kNoTerm) at = (at + 1) & mask;
+  return &interned_[at];
 }
 
 TermId Terms::leaf(ValueId v) {
@@ -238,7 +256,7 @@ TermId Terms::view(TermId base, View view) {
     if (std::optional<View> both = compose(std::get<View>(inner.attrs->values[0]), view))
       return this->view(inner.args[0], std::move(*both));
   View normal = normalised(std::move(view));
-  if (!values_[base].empty() && normal.is_identity(graph_.type(values_[base][0])->shape)) return base;
+  if (!values(base).empty() && normal.is_identity(graph_.type(values(base)[0])->shape)) return base;
   if (inner.kind == Term::Kind::leaf && normal.is_identity(graph_.type(inner.leaf)->shape)) return base;
   return apply(core::view, graph_.context().attrs(Attrs{{std::move(normal)}}), {base});
 }

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <span>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -49,7 +48,10 @@ class Terms {
   TermId of(ValueId v) const { return of_value_[v]; }
   const Term& operator[](TermId t) const { return terms_[t]; }
   // The graph's values that are this term; none for a term that only normalisation made.
-  std::span<const ValueId> values(TermId t) const { return values_[t]; }
+  std::span<const ValueId> values(TermId t) const {
+    if (t + 1 >= first_value_.size()) return {};
+    return {values_.data() + first_value_[t], first_value_[t + 1] - first_value_[t]};
+  }
   // How many operands and outputs are this value.
   uint32_t uses(ValueId v) const { return uses_[v]; }
   const Shape& shape(ValueId v) const { return graph_.type(v)->shape; }
@@ -83,10 +85,16 @@ class Terms {
   const Graph& graph_;
   bool pull_scalars_;
   std::vector<Term> terms_;
-  std::vector<std::vector<ValueId>> values_;
+  std::vector<uint32_t> first_value_;  // by term, into values_; terms made later have none
+  std::vector<ValueId> values_;
   std::vector<TermId> of_value_;
   std::vector<uint32_t> uses_;
-  std::unordered_multimap<size_t, TermId> interned_;
+  struct Slot {
+    uint32_t hash = 0;
+    TermId term = kNoTerm;
+  };
+  Slot* free_slot(uint32_t hash);  // where a new term of this hash goes
+  std::vector<Slot> interned_;     // an open hash table: a power of two, at most half of it taken
 };
 
 }  // namespace tessera::ir

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "base/result.h"
@@ -29,11 +30,15 @@ class Sweep {
       : graph_(graph), rewrite_(graph, limit), terms_(graph, tier > 1), uses_(graph) {
     taken_.assign(graph.node_count(), false);
     nodes_ = static_cast<NodeId>(graph.node_count());
+    for (NodeId n = nodes_; n-- > 0;) sort_in(n);
   }
 
   // Users before operands, so that a formula is found before its parts are.
   void run(const FusionPattern& compiled) {
-    for (NodeId n = nodes_; n-- > 0 && !rewrite_.exhausted();) try_root(compiled, n);
+    for (NodeId n : roots_for(compiled.pattern.terms()[compiled.pattern.root()])) {
+      if (rewrite_.exhausted()) break;
+      try_root(compiled, n);
+    }
     settle();
   }
 
@@ -41,7 +46,7 @@ class Sweep {
   void run_at_shapes(const Rule& rule) {
     std::map<ir::TypeRef, std::unique_ptr<FusionPattern>> patterns;
     for (NodeId n = nodes_; n-- > 0 && !rewrite_.exhausted();) {
-      if (taken_[n] || graph_.node(n).n_results != 1 || graph_.node(n).op != rule.root) continue;
+      if (graph_.node(n).op != rule.root || taken_[n] || graph_.node(n).n_results != 1) continue;
       const ir::TypeRef type = graph_.type(graph_.result(n, 0));
       if (!type->ranked) continue;
       const auto [at, fresh] = patterns.try_emplace(type);
@@ -74,6 +79,46 @@ class Sweep {
     std::vector<NodeId> cone;                    // the nodes between root and operands, root first
   };
 
+  // Puts the node among those that patterns of one kind of root may match.
+  void sort_in(NodeId n) {
+    using Kind = ir::Term::Kind;
+    const ir::Node& node = graph_.node(n);
+    if (node.n_results != 1 || node.op == &ir::core::constant || node.op == &ir::core::view) return;
+    const ir::Term& term = terms_[terms_.of(node.results)];
+    if (term.kind == Kind::apply) applied_[term.op].push_back(n);
+    if (term.kind == Kind::apply || term.kind == Kind::product) products_.push_back(n);
+    if (term.kind == Kind::sum) sums_.push_back(n);
+    all_.push_back(n);
+  }
+
+  std::span<const NodeId> roots_for(const ir::Term& root) const {
+    using Kind = ir::Term::Kind;
+    if (root.kind == Kind::sum) return sums_;
+    if (root.kind == Kind::product) return products_;
+    if (root.kind != Kind::apply) return all_;
+    const auto found = applied_.find(root.op);
+    return found == applied_.end() ? std::span<const NodeId>() : found->second;
+  }
+
+  // Whether the term has a factor, or an addend, for each of the pattern's that is no variable and no view: of the same
+  // operator, or a sum or mean where that is one. Most terms have not, and need no search.
+  bool may_hold(const Pattern& pattern, const ir::Term& root, const ir::Term& term) const {
+    using Kind = ir::Term::Kind;
+    if (root.kind != Kind::sum && root.kind != Kind::product) return true;
+    if (term.kind != root.kind) return root.args.size() == 1;  // a term is a product of itself
+    if (term.args.size() < root.args.size()) return false;
+    for (ir::TermId t : root.args) {
+      const ir::Term& wanted = pattern.terms()[t];
+      const bool applies = wanted.kind == Kind::apply && wanted.op != &ir::core::view;
+      if (!applies && wanted.kind != Kind::mean && wanted.kind != Kind::sum) continue;
+      if (std::none_of(term.args.begin(), term.args.end(), [&](ir::TermId given) {
+            return terms_[given].kind == wanted.kind && (!applies || terms_[given].op == wanted.op);
+          }))
+        return false;
+    }
+    return true;
+  }
+
   void try_root(const FusionPattern& compiled, NodeId n) {
     const ir::Node& node = graph_.node(n);
     if (taken_[n] || node.n_results != 1 || node.op == &ir::core::constant || node.op == &ir::core::view) return;
@@ -83,7 +128,7 @@ class Sweep {
     using Kind = ir::Term::Kind;
     if (root.kind == Kind::apply && terms_[term].op != root.op) return;
     if (root.kind == Kind::sum && terms_[term].kind != Kind::sum) return;
-    if (root.kind == Kind::product && terms_[term].kind != Kind::product && terms_[term].kind != Kind::apply) return;
+    if (!may_hold(compiled.pattern, root, terms_[term])) return;
     match(compiled.pattern, terms_, term, [&](const Match& found) { return accept(compiled, n, found); });
   }
 
@@ -314,9 +359,11 @@ class Sweep {
   ir::Terms terms_;
   Uses uses_;
   NodeId nodes_ = 0;
-  std::vector<bool> taken_;            // by node: part of an accepted match
-  std::vector<Candidate> pending_;     // those whose inner values have readers outside
-  std::map<NodeId, Unfused> refused_;  // by root
+  std::unordered_map<const ir::OpDef*, std::vector<NodeId>> applied_;  // nodes by the operator of their term
+  std::vector<NodeId> products_, sums_, all_;                          // users before operands, as applied_
+  std::vector<bool> taken_;                                            // by node: part of an accepted match
+  std::vector<Candidate> pending_;                                     // those whose inner values have readers outside
+  std::map<NodeId, Unfused> refused_;                                  // by root
 };
 
 }  // namespace

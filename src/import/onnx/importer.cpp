@@ -66,7 +66,7 @@ std::string node_title(const NodeProto& node) {
 }  // namespace
 
 X Scope::find(std::string_view name) {
-  if (auto found = names_.find(name); found != names_.end()) return found->second;
+  if (const X* found = names_.find(name)) return *found;
   X absent{&builder_, ir::kNoValue};
   if (outer_ == nullptr || closed) return absent;
   X x = outer_->find(name);
@@ -161,34 +161,36 @@ Status Importer::add_initializers(const GraphProto& proto, Scope& scope) {
 
 // Positions of the nodes in an order that defines names before they are used, the file's own where it does.
 Result<std::vector<uint32_t>> Importer::order(const std::vector<NodeProto>& nodes, const Scope& scope) const {
-  std::unordered_map<std::string_view, uint32_t> producer;
+  NameTable<uint32_t> producer;
   for (uint32_t i = 0; i < nodes.size(); ++i)
     for (std::string_view name : nodes[i].output) {
       if (name.empty()) continue;
-      if (scope.binds(name) || !producer.emplace(name, i).second)
+      if (scope.binds(name) || !producer.add(name, i).second)
         return fail(Code::duplicate_name, "'{}' is defined twice, the second time by {}", name, node_title(nodes[i]));
     }
-  std::vector<uint32_t> missing(nodes.size(), 0);
-  std::vector<std::vector<uint32_t>> users(nodes.size());
-  bool sorted = true;
-  for (uint32_t i = 0; i < nodes.size(); ++i) {
-    std::set<std::string_view> used(nodes[i].input.begin(), nodes[i].input.end());
-    for (const AttributeProto& a : nodes[i].attribute)
-      if (const GraphProto* g = a.g()) free_names(*g, used, 0);
-    for (std::string_view name : used) {
-      auto found = producer.find(name);
-      if (found == producer.end()) continue;
-      sorted &= found->second < i;
-      users[found->second].push_back(i);
-      ++missing[i];
+  // Calls visit(producer, user) for each name that a node uses, also inside its nested graphs.
+  auto for_each_use = [&](auto&& visit) {
+    for (uint32_t i = 0; i < nodes.size(); ++i) {
+      for (std::string_view name : nodes[i].input)
+        if (const uint32_t* from = producer.find(name)) visit(*from, i);
+      std::set<std::string_view> inner;
+      for (const AttributeProto& a : nodes[i].attribute)
+        if (const GraphProto* g = a.g()) free_names(*g, inner, 0);
+      for (std::string_view name : inner)
+        if (const uint32_t* from = producer.find(name)) visit(*from, i);
     }
-  }
+  };
+  bool sorted = true;
+  for_each_use([&](uint32_t from, uint32_t to) { sorted &= from < to; });
   std::vector<uint32_t> result;
   result.reserve(nodes.size());
   if (sorted) {
     for (uint32_t i = 0; i < nodes.size(); ++i) result.push_back(i);
     return result;
   }
+  std::vector<uint32_t> missing(nodes.size(), 0);
+  std::vector<std::vector<uint32_t>> users(nodes.size());
+  for_each_use([&](uint32_t from, uint32_t to) { users[from].push_back(to), ++missing[to]; });
   std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> ready;
   for (uint32_t i = 0; i < nodes.size(); ++i)
     if (missing[i] == 0) ready.push(i);

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/name_table.h"
 #include "import/onnx/import.h"
 #include "import/onnx/node_import.h"
 #include "import/onnx/tensor_proto.h"
@@ -23,7 +24,7 @@ class Scope {
   Scope(Builder& builder, Scope* outer) : builder_(builder), outer_(outer) {}
   Builder& builder() { return builder_; }
 
-  void bind(std::string_view name, X x) { names_[name] = x; }
+  void bind(std::string_view name, X x) { *names_.add(name, x).first = x; }
   bool binds(std::string_view name) const { return names_.contains(name); }
   // The value of the name here; absent when no scope has it.
   X find(std::string_view name);
@@ -44,7 +45,7 @@ class Scope {
  private:
   Builder& builder_;
   Scope* outer_;
-  std::unordered_map<std::string_view, X> names_;
+  NameTable<X> names_;
   std::vector<Capture> captures_;
 };
 
