@@ -54,7 +54,7 @@ int64_t layer_of(std::string_view name) {
 // The first and the last eighth of the layers, and every third of those between.
 bool is_sensitive(int64_t layer, int64_t layers) {
   const int64_t eighth = layers / 8;
-  return layer < eighth || layer >= layers - eighth || (layer - eighth) % 3 == 2;
+  return layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2;
 }
 
 // The type itself, or the nearest with shorter blocks where rows do not divide.
