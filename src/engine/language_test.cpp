@@ -135,7 +135,7 @@ void check_encoder(const fs::path& folder, const std::string& form) {
 }
 
 TEST(LanguageModels, AgreeWithTheirDefinitions) {
-  if (!fs::exists(kData / "architectures")) GTEST_SKIP() << "the models are not here";
+  if (!fs::exists(kData / "architectures")) GTEST_SKIP() << kData / "architectures" << " is not here";
   for (const auto& entry : fs::directory_iterator(kData / "architectures")) {
     if (!entry.is_directory()) continue;
     for (const std::string& form : forms(entry.path())) {
@@ -150,7 +150,7 @@ TEST(LanguageModels, AgreeWithTheirDefinitions) {
 // The logits of one model in every type that files have, against those of its decoded weights.
 TEST(LanguageModels, QuantizedFilesComeNear) {
   const fs::path folder = kData / "gguf-quants";
-  if (!fs::exists(folder)) GTEST_SKIP() << "the files are not here";
+  if (!fs::exists(folder)) GTEST_SKIP() << folder << " is not here";
   const Ids ids = read_expected(folder)["ids"].get<Ids>();
   int files = 0;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -183,7 +183,7 @@ TEST(LanguageModels, QuantizedFilesComeNear) {
 }
 
 TEST(LanguageModels, NewSpellingsMeanTheSame) {
-  if (!fs::exists(kData / "architectures")) GTEST_SKIP() << "the models are not here";
+  if (!fs::exists(kData / "architectures")) GTEST_SKIP() << kData / "architectures" << " is not here";
   for (const std::string name : {"llama31", "modernbert"}) {
     const fs::path folder = kData / "architectures" / name;
     TestFolder copy;
@@ -200,7 +200,7 @@ TEST(LanguageModels, NewSpellingsMeanTheSame) {
 
 TEST(LanguageModels, StoriesInEveryWayOfReading) {
   const fs::path folder = kData / "stories260k";
-  if (!fs::exists(folder)) GTEST_SKIP() << "the model is not here";
+  if (!fs::exists(folder)) GTEST_SKIP() << folder << " is not here";
   for (const std::string& form : forms(folder)) check_decoder(folder, form, 1e-4);
   const nlohmann::json expected = read_expected(folder);
   const auto source = open_language_model(folder.string());
@@ -229,7 +229,7 @@ TEST(LanguageModels, StoriesInEveryWayOfReading) {
 // The same bits whoever shares the step, and from keys that another sequence computed.
 TEST(LanguageModels, SequencesDoNotDependOnEachOther) {
   const fs::path folder = kData / "stories260k";
-  if (!fs::exists(folder)) GTEST_SKIP() << "the model is not here";
+  if (!fs::exists(folder)) GTEST_SKIP() << folder << " is not here";
   const auto source = open_language_model(folder.string());
   ASSERT_TRUE(source);
   const auto decoder = decoder_of(*source, {.sequences = 4});
@@ -262,7 +262,7 @@ TEST(LanguageModels, SequencesDoNotDependOnEachOther) {
 
 TEST(LanguageModels, EndAtTheContext) {
   const fs::path folder = kData / "stories260k";
-  if (!fs::exists(folder)) GTEST_SKIP() << "the model is not here";
+  if (!fs::exists(folder)) GTEST_SKIP() << folder << " is not here";
   const auto source = open_language_model(folder.string());
   const auto decoder = decoder_of(*source, {.context = 20});
   GenerateRequest request{.prompt = {1, 403, 407, 261, 378}, .max_tokens = 100};
