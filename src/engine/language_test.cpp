@@ -135,7 +135,9 @@ void check_encoder(const fs::path& folder, const std::string& form) {
 }
 
 TEST(LanguageModels, AgreeWithTheirDefinitions) {
-  if (!fs::exists(kData / "architectures")) GTEST_SKIP() << kData / "architectures" << " is not here";
+  if (!fs::exists(kData / "architectures"))
+    GTEST_SKIP() << kData / "architectures"
+                 << " is not here";
   for (const auto& entry : fs::directory_iterator(kData / "architectures")) {
     if (!entry.is_directory()) continue;
     for (const std::string& form : forms(entry.path())) {
@@ -183,7 +185,9 @@ TEST(LanguageModels, QuantizedFilesComeNear) {
 }
 
 TEST(LanguageModels, NewSpellingsMeanTheSame) {
-  if (!fs::exists(kData / "architectures")) GTEST_SKIP() << kData / "architectures" << " is not here";
+  if (!fs::exists(kData / "architectures"))
+    GTEST_SKIP() << kData / "architectures"
+                 << " is not here";
   for (const std::string name : {"llama31", "modernbert"}) {
     const fs::path folder = kData / "architectures" / name;
     TestFolder copy;
