@@ -9,6 +9,7 @@
 #include "base/thread_pool.h"
 #include "engine/compiled.h"
 #include "ir/op_def.h"
+#include "ops/math.h"
 
 namespace tessera::engine {
 namespace {
@@ -23,6 +24,15 @@ Result<Tensor> integers(const std::vector<int64_t>& values, Dims shape) {
   return tensor;
 }
 
+// The type in which a weight is stored: that from which the graph takes it to f32.
+DType stored_type(const ir::Graph& graph, ir::ValueId weight) {
+  const ir::NodeId def = graph.value(weight).def;
+  if (def == ir::kNoNode) return graph.type(weight)->dtype;
+  const ir::OpDef* op = graph.node(def).op;
+  return op == &ops::dequantize_op || op == &ops::cast_op ? stored_type(graph, graph.operands(def)[0])
+                                                          : graph.type(weight)->dtype;
+}
+
 // Of the products in which a weight is one operand.
 DecoderCost cost_of(const ir::Graph& graph) {
   DecoderCost cost;
@@ -32,10 +42,11 @@ DecoderCost cost_of(const ir::Graph& graph) {
     if (!graph.node(n).op->name.ends_with("linear")) continue;
     const ir::Type& weight = *graph.type(graph.operands(n)[1]);
     last = 2.0 * static_cast<double>(weight.shape[0].value()) * static_cast<double>(weight.shape[1].value());
-    const size_t stored = storage_bytes(weight.dtype, weight.shape[0].value() * weight.shape[1].value());
+    const DType type = stored_type(graph, graph.operands(n)[1]);
+    const size_t stored = storage_bytes(type, weight.shape[0].value() * weight.shape[1].value());
     cost.flops_per_token += last;
     cost.bytes_per_step += static_cast<double>(stored);
-    bytes[name(weight.dtype)] += stored;
+    bytes[name(type)] += stored;
   }
   cost.flops_per_token -= last;
   size_t most = 0;
