@@ -66,17 +66,11 @@ TESSERA_INLINE Four load_four(const float* p) {
 // Four rows of a, four units of each, to units of four rows: out[u * height].
 TESSERA_INLINE void transpose_four(const float* a, int64_t row, float* out, int64_t height) {
   const Four r0 = load_four(a), r1 = load_four(a + row), r2 = load_four(a + 2 * row), r3 = load_four(a + 3 * row);
-  typedef int32_t Index __attribute__((vector_size(16)));
-#if defined(__clang__)
-#define TESSERA_MIX(x, y, i, j, k, l) __builtin_shufflevector(x, y, i, j, k, l)
-#else
-#define TESSERA_MIX(x, y, i, j, k, l) __builtin_shuffle(x, y, (Index{i, j, k, l}))
-#endif
-  const Four low01 = TESSERA_MIX(r0, r1, 0, 4, 1, 5), high01 = TESSERA_MIX(r0, r1, 2, 6, 3, 7);
-  const Four low23 = TESSERA_MIX(r2, r3, 0, 4, 1, 5), high23 = TESSERA_MIX(r2, r3, 2, 6, 3, 7);
-  const Four units[] = {TESSERA_MIX(low01, low23, 0, 1, 4, 5), TESSERA_MIX(low01, low23, 2, 3, 6, 7),
-                        TESSERA_MIX(high01, high23, 0, 1, 4, 5), TESSERA_MIX(high01, high23, 2, 3, 6, 7)};
-#undef TESSERA_MIX
+  const Four low01 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5), high01 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
+  const Four low23 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5), high23 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
+  const Four units[] = {
+      __builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
+      __builtin_shufflevector(high01, high23, 0, 1, 4, 5), __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
 #pragma GCC unroll 4
   for (int u = 0; u < 4; ++u) memcpy(out + u * height, &units[u], sizeof units[u]);
 }
