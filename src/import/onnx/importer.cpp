@@ -20,7 +20,7 @@ constexpr int kMaxDepth = 64;        // of nested graphs and function calls
 constexpr size_t kMaxDimName = 256;  // longer names of dimensions are cut
 // Functions that call each other, and loops in loops, unfold to exponentially many nodes in a small file. Real models
 // call a function once a layer.
-constexpr int64_t kMostUnfolded = 1 << 16;
+constexpr int64_t kMostUnfolded = 1 << 14;
 constexpr int64_t kMostUnfoldedPerNode = 64;
 constexpr size_t kMaxAxes = 64;  // as the graph's operators allow
 
