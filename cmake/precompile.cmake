@@ -7,17 +7,21 @@ set(TESSERA_PRECOMPILED
   <type_traits> <unordered_map> <unordered_set> <utility> <variant> <vector> <fmt/format.h> <fmt/ranges.h>
   <tl/expected.hpp>)
 
+if(NOT CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  set(TESSERA_PCH OFF)
+endif()
+
 # tessera_precompiled(TARGET kind): one precompiled header serves all targets whose code is compiled alike.
 #   library  the libraries of src/
 #   test     the test programs, with GoogleTest
 function(tessera_precompiled target kind)
-  if(TESSERA_PCH AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  if(TESSERA_PCH)
     target_precompile_headers(${target} REUSE_FROM tessera_precompiled_${kind})
     target_compile_options(${target} PRIVATE -fpch-preprocess)
   endif()
 endfunction()
 
-if(TESSERA_PCH AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+if(TESSERA_PCH)
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/precompiled.cpp CONTENT "int main() {}\n")
   add_library(tessera_precompiled_library OBJECT ${PROJECT_BINARY_DIR}/precompiled.cpp)
   target_precompile_headers(tessera_precompiled_library PRIVATE ${TESSERA_PRECOMPILED})

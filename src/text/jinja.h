@@ -10,6 +10,18 @@
 
 namespace tessera::text {
 
+// Counts nesting while it lives.
+class Deeper {
+ public:
+  explicit Deeper(int& depth) : depth_(depth) { ++depth_; }
+  ~Deeper() { --depth_; }
+  Deeper(const Deeper&) = delete;
+  Deeper& operator=(const Deeper&) = delete;
+
+ private:
+  int& depth_;
+};
+
 struct JinjaToken {
   // text: between tags; begin, end: of a statement; open, close: of an expression; op: all punctuation.
   enum class Kind : uint8_t { text, begin, end, open, close, name, string, integer, real, op, stop };

@@ -74,15 +74,6 @@ class Renderer {
   int depth_ = 0;
 };
 
-class Deeper {
- public:
-  explicit Deeper(int& depth) : depth_(depth) { ++depth_; }
-  ~Deeper() { --depth_; }
-
- private:
-  int& depth_;
-};
-
 Value Renderer::look_up(std::string_view name) {
   for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
     steps_ += scope->size() / 16;  // charge() looks when the name's node is left

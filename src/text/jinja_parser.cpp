@@ -74,16 +74,6 @@ class Parser {
   int depth_ = 0;
 };
 
-// Counts nesting while it lives.
-class Deeper {
- public:
-  explicit Deeper(int& depth) : depth_(depth) { ++depth_; }
-  ~Deeper() { --depth_; }
-
- private:
-  int& depth_;
-};
-
 // Statements up to a tag that one of `ends` begins, which stays.
 Result<JinjaPtr> Parser::block(std::vector<std::string_view> ends) {
   const Deeper deeper(depth_);

@@ -44,7 +44,7 @@ Value read(const fs::path& path, ValueKind kind) {
 
 TEST(OnnxCases, AllTensorsOfAllCasesAreRead) {
   auto all = cases("test_");
-  if (all.empty()) GTEST_SKIP() << "the cases are not here";
+  if (all.empty()) GTEST_SKIP() << "../shared/data/onnx-node and onnx-models are not here";
   int values = 0;
   std::set<DType> types;
   for (const fs::path& path : all) {
@@ -87,7 +87,7 @@ TEST(OnnxCases, AllTensorsOfAllCasesAreRead) {
 // Every graph that import makes keeps to the rules, those nested in it too.
 TEST(OnnxCases, ImportedGraphsVerify) {
   auto all = cases("test_");
-  if (all.empty()) GTEST_SKIP() << "the cases are not here";
+  if (all.empty()) GTEST_SKIP() << "../shared/data/onnx-node and onnx-models are not here";
   int verified = 0;
   for (const fs::path& path : all) {
     auto graph = import_onnx((path / "model.onnx").string());
@@ -108,7 +108,7 @@ const AttributeProto* find(const NodeProto& node, std::string_view name) {
 // Every case of one Cast or CastLike node: casting the input through double gives the expected bytes.
 TEST(OnnxCases, CastGivesTheExpectedBits) {
   auto all = cases("test_cast");
-  if (all.empty()) GTEST_SKIP() << "the cases are not here";
+  if (all.empty()) GTEST_SKIP() << "../shared/data/onnx-node and onnx-models are not here";
   int checked = 0;
   for (const fs::path& path : all) {
     auto file = MappedFile::open((path / "model.onnx").string());

@@ -227,7 +227,7 @@ Status Importer::add_node(const NodeProto& node, uint32_t index, Scope& scope) {
   ir::Context& context = builder.context();
   if (--nodes_left_ < 0)
     return fail(Code::out_of_memory, "the model's functions and nested graphs unfold to too many nodes, past {} at {}",
-                kMostUnfolded, node_title(node));
+                most_nodes_, node_title(node));
   for (size_t i = 0; i < node.input.size(); ++i) {
     if (node.input[i].empty() || scope.find(node.input[i])) continue;
     return fail(Code::unknown_name, "input {} is '{}', which nothing defines", i, node.input[i]);
@@ -347,9 +347,9 @@ Result<ir::Graph> Importer::run() {
                   "the model uses version {} of the operator set ai.onnx; 1 to {} are understood", opset.version,
                   kNewestOpset);
   TESSERA_TRY(check_supported(model_));
-  nodes_left_ = count_nodes(model_.graph.node);
-  for (const FunctionProto& function : model_.functions) nodes_left_ += count_nodes(function.node);
-  nodes_left_ = nodes_left_ * kMostUnfoldedPerNode + kMostUnfolded;
+  most_nodes_ = count_nodes(model_.graph.node);
+  for (const FunctionProto& function : model_.functions) most_nodes_ += count_nodes(function.node);
+  nodes_left_ = most_nodes_ = most_nodes_ * kMostUnfoldedPerNode + kMostUnfolded;
   ir::Graph graph(std::make_shared<ir::Context>());
   graph.name = model_.graph.name;
   Builder builder(graph);

@@ -83,7 +83,8 @@ class Importer {
   const ModelProto& model_;
   TensorSource source_;
   const ImportOptions& options_;
-  int64_t nodes_left_ = 0;           // that may still be added, in all graphs and functions
+  int64_t most_nodes_ = 0;           // that may be added, in all graphs and functions
+  int64_t nodes_left_ = 0;           // of them
   std::set<std::string> dim_names_;  // of the inputs' sizes
 };
 

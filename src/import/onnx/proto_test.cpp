@@ -331,7 +331,7 @@ std::vector<std::filesystem::path> case_models() {
 
 TEST(OnnxProto, ReadsTheModelsOfTheConformanceCases) {
   auto models = case_models();
-  if (models.empty()) GTEST_SKIP() << "the cases are not here";
+  if (models.empty()) GTEST_SKIP() << "../shared/data/onnx-node and onnx-models are not here";
   for (const auto& path : models) {
     std::string file = read(path);
     auto m = parse_model(as_bytes(file));
@@ -343,7 +343,7 @@ TEST(OnnxProto, ReadsTheModelsOfTheConformanceCases) {
 
 TEST(OnnxProto, DamagedModelsGiveErrorsOrModels) {
   auto models = case_models();
-  if (models.empty()) GTEST_SKIP() << "the cases are not here";
+  if (models.empty()) GTEST_SKIP() << "../shared/data/onnx-node and onnx-models are not here";
   std::mt19937 random(5);
   for (size_t i = 0; i < models.size(); i += 17) {
     std::string file = read(models[i]);
