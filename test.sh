@@ -2,15 +2,20 @@
 # Installs what is missing, builds, and runs every test. The last thing printed is ctest's summary of the release build.
 #   TESSERA_TEST_STAGES   which of "debug fuzz release" to run (default: "fuzz release")
 #                         debug: the tests under the address and undefined-behaviour sanitizers; its build takes longest
-#                         fuzz: each libFuzzer program, under the same sanitizers, for FUZZ_SECONDS (default 10)
+#                         fuzz: each libFuzzer program, under the same sanitizers, for FUZZ_SECONDS (default 10) from FUZZ_SEED
+#                         (default 1: a run can be repeated; 0 takes another each time)
 #                         release: the optimised build and all tests
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
 stages=${TESSERA_TEST_STAGES:-fuzz release}
 seconds=${FUZZ_SECONDS:-10}
+seed=${FUZZ_SEED:-1}
 jobs=$(nproc)
 
 die() { echo "test.sh: $*" >&2; exit 1; }
+# A finding does not keep the stages after it from running; the exit status tells of it.
+failed=0
+fail() { echo "test.sh: $*" >&2; failed=1; }
 
 # build PRESET [cmake --build arguments]: quiet unless it fails.
 build() {
@@ -24,7 +29,7 @@ build() {
 debug() {
   build debug
   # The checks of the tree itself do not depend on the build; release runs them.
-  ctest --preset debug -j "$jobs" --label-exclude house --progress
+  ctest --preset debug -j "$jobs" --label-exclude house --progress || failed=1
 }
 
 # What the fuzzers of models start from: our own bad and sound models, and the smallest of the ONNX cases where those are.
@@ -52,9 +57,9 @@ fuzz() {
     for folder in "tests/fuzz/corpus/$name" "build/fuzz/seeds/$name"; do
       [[ -d $folder ]] && corpora+=("$folder")
     done
-    "$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -artifact_prefix="build/fuzz/findings/$name." \
+    "$program" -seed="$seed" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -artifact_prefix="build/fuzz/findings/$name." \
       "${corpora[@]}" >"build/fuzz/$name.log" 2>&1 ||
-      { tail -n 40 "build/fuzz/$name.log" >&2; die "$name found an input that fails; it is in build/fuzz/findings"; }
+      { tail -n 40 "build/fuzz/$name.log" >&2; fail "$name found an input that fails; it is in build/fuzz/findings"; continue; }
     echo "$name: $(tail -n 1 "build/fuzz/$name.log")"
   done
 }
@@ -62,7 +67,7 @@ fuzz() {
 release() {
   build release
   echo "built in $SECONDS s"
-  ctest --preset release -j "$jobs"
+  ctest --preset release -j "$jobs" || failed=1
 }
 
 scripts/install.sh build test
@@ -78,3 +83,4 @@ for stage in debug fuzz release; do
   # The release stage ends with ctest's summary, which has its time.
   [[ $stage == release ]] || echo "== $stage took $SECONDS s"
 done
+exit "$failed"

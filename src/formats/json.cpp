@@ -34,6 +34,9 @@ Result<nlohmann::json> parse_json(std::string_view text, std::string_view what) 
     return nlohmann::json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
     return fail(Code::file_malformed, "{} is no JSON from byte {} on", what, error.byte);
+  } catch (const nlohmann::json::out_of_range& error) {  // a number above the largest double; its text may be long
+    const std::string_view reason = error.what();
+    return fail(Code::file_malformed, "{} holds a number that does not fit a double: {}", what, reason.substr(0, 200));
   }
 }
 
