@@ -11,7 +11,7 @@
 #include "base/result.h"
 #include "engine/cache.h"
 #include "engine/options.h"
-#include "engine/quantize.h"
+#include "engine/recipe.h"
 #include "tessera/tessera.h"
 
 namespace tessera::cli {
@@ -121,7 +121,11 @@ void add_language_model(CLI::App& app, Draft& draft) {
   add_json(app, draft);
 }
 
-void add_activations(CLI::App& app, Draft& draft) {
+void add_arithmetic(CLI::App& app, Draft& draft) {
+  app.add_option("--weights", draft.arguments.language.weights,
+                 fmt::format("types to round the weights to as they are loaded: keep (default), {}",
+                             fmt::join(engine::recipes(), " ")))
+      ->type_name("TYPE");
   app.add_option("--activations", draft.arguments.language.activations,
                  "keep (default): rounded to bf16 for bf16 weights and to int8 for quantized ones; f32: as they are")
       ->check(CLI::IsMember({"keep", "f32"}))
@@ -139,7 +143,7 @@ void add_cache(CLI::App& app, Draft& draft) {
   app.add_option("--cache", language.cache, "type of the cached keys and values (default f32)")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}))
       ->type_name("TYPE");
-  add_activations(app, draft);
+  add_arithmetic(app, draft);
 }
 
 void add_sampling(CLI::App& app, Draft& draft) {
@@ -232,7 +236,7 @@ const CommandSpec kCommands[] = {
                       "model's files say)")
            ->check(CLI::IsMember({"none", "mean", "cls", "last", "pooler"}))
            ->type_name("KIND");
-       add_activations(app, draft);
+       add_arithmetic(app, draft);
        app.add_flag("--normalise,--normalize", language.normalise, "scale vectors to length 1");
        app.add_option("-o,--output", draft.arguments.output, "the .npy file to write")->type_name("FILE");
      }},

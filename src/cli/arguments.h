@@ -25,6 +25,7 @@ struct LanguageArguments {
   int64_t chunk = 512;
   std::string cache = "f32";
   std::string activations = "keep";
+  std::string weights = "keep";
   int64_t bench_prompt = 512, bench_gen = 64, bench_sequences = 1;
   std::string pooling;  // "": as the model's files say
   bool normalise = false;

@@ -140,9 +140,9 @@ Result<int> generate(const Arguments& arguments) {
   for (TextAnswer& answer : answers) answer.finish();
   if (!arguments.json) {
     print_answers(results, answers);
-    fmt::print(stderr, "{:.1f} tokens/s of prompt, {:.1f} tokens/s of answer; {}\n",
+    fmt::print(stderr, "{:.1f} tokens/s of prompt, {:.1f} tokens/s of answer; weights {}; {}\n",
                rate(report.prefill_tokens, report.prefill_ms), rate(report.decode_tokens, report.decode_ms),
-               engine::name(results[0].finish));
+               decoder->cost().weights, engine::name(results[0].finish));
     return 0;
   }
   const auto tell = [&](size_t i) {
@@ -154,6 +154,8 @@ Result<int> generate(const Arguments& arguments) {
   object["tokens_per_s"] = rate(report.decode_tokens, report.decode_ms);
   object["prefill_tokens_per_s"] = rate(report.prefill_tokens, report.prefill_ms);
   object["kv_bytes"] = decoder->cache_bytes();
+  object["weights"] = decoder->cost().weights;
+  object["weight_bytes"] = decoder->weight_bytes();
   if (results.size() > 1) {
     Json list = Json::array();
     for (size_t i = 0; i < results.size(); ++i) list.push_back(tell(i));

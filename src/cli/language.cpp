@@ -31,10 +31,12 @@ Json matrix(const Tensor& tensor) {
   return rows;
 }
 
-Status tell(const Arguments& arguments, const Tensor& tensor, std::string_view what) {
+// What a command ends with, and the weights that it took.
+Status tell(const Arguments& arguments, const Tensor& tensor, std::string_view what, const engine::DecoderCost& cost,
+            int64_t weight_bytes) {
   if (!arguments.output.empty()) TESSERA_TRY(write_npy(arguments.output, tensor));
   if (arguments.json) {
-    Json object{{"shape", tensor.shape()}};
+    Json object{{"shape", tensor.shape()}, {"weights", cost.weights}, {"weight_bytes", weight_bytes}};
     if (arguments.output.empty())
       object[std::string(what)] = matrix(tensor);
     else
@@ -86,6 +88,7 @@ engine::DecoderOptions decoder_options(const Arguments& arguments, const transfo
   options.optimisation = arguments.session.compile.optimisation;
   options.sequences = sequences;
   options.chunk = l.chunk;
+  options.weights = l.weights;
   options.exact = l.activations == "f32";
   options.cache = l.cache == "f16" ? DType::f16 : l.cache == "bf16" ? DType::bf16 : DType::f32;
   options.context = l.context > 0 ? l.context : std::min(tokens, config.context);
@@ -102,7 +105,7 @@ Result<int> logits(const Arguments& arguments) {
       engine::Decoder::make(source, decoder_options(arguments, source.config, 1, static_cast<int64_t>(ids.size()))));
   TESSERA_ASSIGN(const int sequence, decoder->open());
   TESSERA_ASSIGN(const Tensor tensor, decoder->feed(sequence, ids, true, &stop_requested));
-  TESSERA_TRY(tell(arguments, tensor, "logits"));
+  TESSERA_TRY(tell(arguments, tensor, "logits", decoder->cost(), decoder->weight_bytes()));
   return 0;
 }
 
@@ -188,7 +191,9 @@ Result<int> embed(const Arguments& arguments) {
                  texts_of(arguments, source.longest > 0 ? std::min(source.longest, context) : context));
   TESSERA_ASSIGN(const std::unique_ptr<engine::Encoder> encoder,
                  engine::Encoder::make(source, {.threads = arguments.session.threads,
-                                                .optimisation = arguments.session.compile.optimisation}));
+                                                .optimisation = arguments.session.compile.optimisation,
+                                                .weights = l.weights,
+                                                .exact = l.activations == "f32"}));
   const bool normalised = l.normalise || (source.normalised && l.pooling.empty());
   Result<Tensor> vectors =
       l.pooling == "pooler" ? encoder->pooled(texts, &stop_requested)
@@ -197,7 +202,8 @@ Result<int> embed(const Arguments& arguments) {
   if (l.compare) {
     TESSERA_ASSIGN(vectors, cosines(*vectors));
   }
-  TESSERA_TRY(tell(arguments, *vectors, l.compare ? "cosines" : "embeddings"));
+  TESSERA_TRY(
+      tell(arguments, *vectors, l.compare ? "cosines" : "embeddings", encoder->cost(), encoder->weight_bytes()));
   return 0;
 }
 
@@ -241,6 +247,7 @@ Result<int> perplexity(const Arguments& arguments) {
     print_json({{"perplexity", std::exp(mean)},
                 {"nll", mean},
                 {"tokens", count - 1},
+                {"weights", decoder->cost().weights},
                 {"context", window},
                 {"stride", std::min(stride, window - 1)}});
   else

@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "engine/compiled.h"
+#include "engine/weights.h"
 #include "ir/op_def.h"
 #include "ops/math.h"
 
@@ -33,31 +34,31 @@ DType stored_type(const ir::Graph& graph, ir::ValueId weight) {
                                                           : graph.type(weight)->dtype;
 }
 
+std::string mebibytes(int64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
+
+}  // namespace
+
 // Of the products in which a weight is one operand.
 DecoderCost cost_of(const ir::Graph& graph) {
   DecoderCost cost;
-  std::map<std::string_view, size_t> bytes;
+  std::map<std::string_view, int64_t> elements;
   double last = 0;
   for (ir::NodeId n = 0; n < graph.node_count(); ++n) {
     if (!graph.node(n).op->name.ends_with("linear")) continue;
     const ir::Type& weight = *graph.type(graph.operands(n)[1]);
-    last = 2.0 * static_cast<double>(weight.shape[0].value()) * static_cast<double>(weight.shape[1].value());
+    const int64_t count = weight.shape[0].value() * weight.shape[1].value();
     const DType type = stored_type(graph, graph.operands(n)[1]);
-    const size_t stored = storage_bytes(type, weight.shape[0].value() * weight.shape[1].value());
+    last = 2.0 * static_cast<double>(count);
     cost.flops_per_token += last;
-    cost.bytes_per_step += static_cast<double>(stored);
-    bytes[name(type)] += stored;
+    cost.bytes_per_step += static_cast<double>(storage_bytes(type, count));
+    elements[name(type)] += count;
   }
   cost.flops_per_token -= last;
-  size_t most = 0;
-  for (const auto& [type, total] : bytes)
+  int64_t most = 0;
+  for (const auto& [type, total] : elements)
     if (total > most) most = total, cost.weights = type;
   return cost;
 }
-
-std::string mebibytes(int64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
-
-}  // namespace
 
 Result<std::unique_ptr<Decoder>> Decoder::make(const transformer::Source& source, const DecoderOptions& options) {
   if (!source.config.decoder)
@@ -67,8 +68,11 @@ Result<std::unique_ptr<Decoder>> Decoder::make(const transformer::Source& source
   decoder->context_ = options.context > 0 ? options.context : source.config.context;
   if (source.config.positions > 0)
     decoder->context_ = std::min(decoder->context_, source.config.positions - source.config.position_offset);
+  CompileOptions compile_options;
+  compile_options.pool = std::make_shared<ThreadPool>(options.threads > 0 ? options.threads : usable_cores());
+  TESSERA_ASSIGN(const transformer::Source stored, with_weights(source, options.weights, compile_options.pool));
   TESSERA_ASSIGN(ir::Graph graph,
-                 transformer::build(source.config, *source.weights,
+                 transformer::build(stored.config, *stored.weights,
                                     {.logits = options.logits, .cache = options.cache, .exact = options.exact}));
   decoder->weight_bytes_ = constant_bytes(graph);
   const int64_t sequences = std::max<int64_t>(options.sequences, 1);
@@ -90,8 +94,6 @@ Result<std::unique_ptr<Decoder>> Decoder::make(const transformer::Source& source
     decoder->states_.emplace_back(std::move(state));
   }
   decoder->pool_ = std::make_unique<runtime::PagePool>(pages, kPageRows);
-  CompileOptions compile_options;
-  compile_options.pool = std::make_shared<ThreadPool>(options.threads > 0 ? options.threads : usable_cores());
   compile_options.pipeline.level = options.optimisation;
   compile_options.pipeline.exact_activations = options.exact;
   TESSERA_ASSIGN(decoder->executable_, compile(graph, compile_options));

@@ -17,10 +17,11 @@ struct DecoderOptions {
   int optimisation = 2;
   bool logits = true;  // else the last hidden state
   DType cache = DType::f32;
-  bool exact = false;     // activations are not rounded to what the weights' type suggests
-  int64_t context = 0;    // tokens of a sequence; 0: what the model was made for
-  int64_t sequences = 1;  // that are open at once
-  int64_t chunk = 512;    // tokens of a step at most
+  std::string weights = {};  // types to convert them to as they are loaded: with_weights
+  bool exact = false;        // activations are not rounded to what the weights' type suggests
+  int64_t context = 0;       // tokens of a sequence; 0: what the model was made for
+  int64_t sequences = 1;     // that are open at once
+  int64_t chunk = 512;       // tokens of a step at most
 };
 
 // One sequence's part of a step.
@@ -35,8 +36,10 @@ struct DecoderCost {
   double flops_per_token = 0;        // of the products with weights, the last one left out: a prompt needs it once
   double bytes_per_step = 0;         // of the weights that every step reads
   double cache_bytes_per_token = 0;  // of keys and values, of each token before
-  std::string weights;               // the type of most of them
+  std::string weights = {};          // the type of most of them
 };
+
+DecoderCost cost_of(const ir::Graph& graph);
 
 // Not thread-safe.
 class Decoder {

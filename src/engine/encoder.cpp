@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "engine/compiled.h"
+#include "engine/weights.h"
 
 namespace tessera::engine {
 
@@ -44,14 +45,18 @@ Result<std::unique_ptr<Encoder>> Encoder::make(const transformer::Source& source
     how.threads = options.threads;
     how.optimisation = options.optimisation;
     how.exact = options.exact;
+    how.weights = options.weights;
     how.logits = false;
     how.context = std::min<int64_t>(source.config.context, 8192);
     TESSERA_ASSIGN(encoder->decoder_, Decoder::make(source, how));
     return encoder;
   }
-  TESSERA_ASSIGN(const ir::Graph graph, transformer::build(source.config, *source.weights, {}));
   CompileOptions how;
   how.pool = std::make_shared<ThreadPool>(options.threads > 0 ? options.threads : usable_cores());
+  TESSERA_ASSIGN(const transformer::Source stored, with_weights(source, options.weights, how.pool));
+  TESSERA_ASSIGN(const ir::Graph graph, transformer::build(stored.config, *stored.weights, {}));
+  encoder->weight_bytes_ = constant_bytes(graph);
+  encoder->cost_ = cost_of(graph);
   how.pipeline.level = options.optimisation;
   how.pipeline.exact_activations = options.exact;
   TESSERA_ASSIGN(encoder->executable_, compile(graph, how));

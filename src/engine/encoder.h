@@ -15,6 +15,7 @@ namespace tessera::engine {
 struct EncoderOptions {
   int threads = 0;
   int optimisation = 2;
+  std::string weights = {};    // types to convert them to as they are loaded: with_weights
   bool exact = false;          // activations are not rounded to what the weights' type suggests
   int64_t step_tokens = 4096;  // of several sequences that run together, unless one alone is longer
 };
@@ -38,6 +39,8 @@ class Encoder {
   Result<Tensor> pooled(std::span<const EncoderText> texts, const std::atomic<bool>* stop = nullptr);
 
   const transformer::Config& config() const { return config_; }
+  const DecoderCost& cost() const { return decoder_ != nullptr ? decoder_->cost() : cost_; }
+  int64_t weight_bytes() const { return decoder_ != nullptr ? decoder_->weight_bytes() : weight_bytes_; }
 
  private:
   Encoder(const transformer::Config& config, const EncoderOptions& options) : config_(config), options_(options) {}
@@ -50,6 +53,8 @@ class Encoder {
 
   transformer::Config config_;
   EncoderOptions options_;
+  int64_t weight_bytes_ = 0;
+  DecoderCost cost_;
   std::unique_ptr<const Executable> executable_;  // null when a decoder does the work
   std::unique_ptr<Decoder> decoder_;
 };

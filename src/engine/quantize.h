@@ -11,7 +11,7 @@
 namespace tessera::engine {
 
 struct QuantizeOptions {
-  std::string recipe;          // "Q4_K_M", "q8_0", ...: see recipes(); "Q4_K" is "Q4_K_M"
+  std::string recipe;          // as find_recipe takes it
   ThreadPool* pool = nullptr;  // null: one thread
   // Told before each tensor; stops the work when it returns an error.
   std::function<Status(size_t tensor, size_t of)> progress = {};
@@ -29,9 +29,6 @@ struct QuantizeReport {
   int64_t bytes_after = 0;
   std::vector<QuantizedKind> kinds;  // by type, in the order in which they were met
 };
-
-// The names that QuantizeOptions::recipe may have.
-std::vector<std::string_view> recipes();
 
 // Reads a GGUF file and writes another with the same metadata and its matrices in the recipe's types. Vectors, and
 // matrices whose rows divide into no block, stay as they are. E0801 for an unknown recipe, and what reading, converting

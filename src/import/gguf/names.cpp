@@ -44,6 +44,8 @@ constexpr PartName kNames[] = {
     {Part::shared_switch, "blk.#.ffn_gate_inp_shexp"},
     {Part::final_norm, "output_norm"},
     {Part::head, "output"},
+    {Part::bias_table, "attn_rel_b"},
+    {Part::pooler, "cls"},
 };
 
 }  // namespace

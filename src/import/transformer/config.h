@@ -121,4 +121,9 @@ enum class Part : uint8_t {
   pooler,
 };
 
+// Whether it multiplies in a layer: what `input_major` is about.
+constexpr bool is_projection(Part part) {
+  return (part >= Part::q && part <= Part::qkv) || part == Part::out || (part >= Part::gate && part <= Part::down);
+}
+
 }  // namespace tessera::transformer

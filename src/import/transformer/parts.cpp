@@ -84,7 +84,7 @@ X Parts::linear(X x, const Key& key, int64_t outputs, bool bias) {
   locate(key, "linear");
   if (!b_.ok()) return {&b_, ir::kNoValue};
   const Dim inputs = x.dim(-1);
-  const bool turned = c_.input_major && key.part != Part::tokens && key.part != Part::head;
+  const bool turned = c_.input_major && is_projection(key.part);
   X w = turned ? swap_axes(weight(key, {inputs, outputs}), 0, 1) : weight(key, {outputs, inputs});
   X added{&b_, ir::kNoValue};
   if (bias) added = decoded(weight({key.part, key.layer, key.expert, true}, {outputs}));
