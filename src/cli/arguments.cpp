@@ -140,8 +140,8 @@ void add_cache(CLI::App& app, Draft& draft) {
   app.add_option("--chunk", language.chunk, "tokens of a prompt that are read at once (default 512)")
       ->check(CLI::PositiveNumber)
       ->type_name("N");
-  app.add_option("--cache", language.cache, "type of the cached keys and values (default f32)")
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
+  app.add_option("--cache,--kv", language.cache, "type of the cached keys and values (default f32)")
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "int8"}))
       ->type_name("TYPE");
   add_arithmetic(app, draft);
 }

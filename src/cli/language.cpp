@@ -90,7 +90,10 @@ engine::DecoderOptions decoder_options(const Arguments& arguments, const transfo
   options.chunk = l.chunk;
   options.weights = l.weights;
   options.exact = l.activations == "f32";
-  options.cache = l.cache == "f16" ? DType::f16 : l.cache == "bf16" ? DType::bf16 : DType::f32;
+  options.cache = l.cache == "f16"    ? DType::f16
+                  : l.cache == "bf16" ? DType::bf16
+                  : l.cache == "int8" ? DType::i8
+                                      : DType::f32;
   options.context = l.context > 0 ? l.context : std::min(tokens, config.context);
   return options;
 }

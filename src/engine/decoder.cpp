@@ -78,9 +78,15 @@ Result<std::unique_ptr<Decoder>> Decoder::make(const transformer::Source& source
   const int64_t sequences = std::max<int64_t>(options.sequences, 1);
   decoder->pages_each_ = ceil_div(decoder->context_, kPageRows);
   const int64_t pages = decoder->pages_each_ * sequences, slots = pages * kPageRows;
-  const Dims shape = {slots, source.config.groups, source.config.head_width};
-  const auto states = 2 * static_cast<int64_t>(source.config.layers.size());
-  const int64_t row = shape[1] * shape[2] * states * bits(options.cache) / 8;
+  std::vector<std::pair<DType, Dims>> states;
+  int64_t row = 0;  // bytes of a token
+  for (const ir::ValueId v : graph.inputs) {
+    const ir::Type& type = *graph.type(v);
+    if (type.kind != ir::Kind::state) continue;
+    const int64_t groups = type.shape[1].value(), width = type.shape[2].value();
+    states.emplace_back(type.dtype, Dims{slots, groups, width});
+    row += groups * width * bits(type.dtype) / 8;
+  }
   const auto available = static_cast<int64_t>(machine_memory().available);
   if (slots > available / row)
     return fail(Code::out_of_memory,
@@ -89,8 +95,8 @@ Result<std::unique_ptr<Decoder>> Decoder::make(const transformer::Source& source
   decoder->cache_bytes_ = row * slots;
   decoder->cost_ = cost_of(graph);
   decoder->cost_.cache_bytes_per_token = static_cast<double>(row);
-  for (int64_t i = 0; i < states; ++i) {
-    TESSERA_ASSIGN(Tensor state, Tensor::make(options.cache, shape));
+  for (const auto& [type, shape] : states) {
+    TESSERA_ASSIGN(Tensor state, Tensor::make(type, shape));
     decoder->states_.emplace_back(std::move(state));
   }
   decoder->pool_ = std::make_unique<runtime::PagePool>(pages, kPageRows);

@@ -300,6 +300,42 @@ TEST(LanguageModels, StoriesInEveryWayOfReading) {
   }
 }
 
+// Caches of narrower types: what they take, known before they are made, and how near the results stay.
+TEST(LanguageModels, CacheInOtherTypes) {
+  if (!fs::exists(kData / "stories260k"))
+    GTEST_SKIP() << kData / "stories260k"
+                 << " is not here";
+  for (const char* model : {"stories260k", "architectures/gemma2", "architectures/gpt2"}) {
+    const auto source = open_language_model((kData / model).string());
+    ASSERT_TRUE(source) << source.error().to_string();
+    const transformer::Config& c = source->config;
+    Ids ids(100);
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(3 + i * 37 % 500);
+    std::optional<Tensor> wanted;
+    const auto rows = 2 * static_cast<int64_t>(c.layers.size()) * c.groups * 3 * 128;  // heads of tokens
+    for (const auto& [type, bytes, error] : {std::tuple{DType::f32, 4 * c.head_width, 0.0},
+                                             {DType::f16, 2 * c.head_width, 3e-3},
+                                             {DType::bf16, 2 * c.head_width, 2e-2},
+                                             {DType::i8, c.head_width + 4, 3e-2}}) {
+      SCOPED_TRACE(fmt::format("{} {}", model, name(type)));
+      const auto decoder = decoder_of(*source, {.cache = type, .context = 128, .sequences = 3, .chunk = 33});
+      ASSERT_NE(decoder, nullptr);
+      EXPECT_EQ(decoder->cache_bytes(), rows * bytes);
+      EXPECT_EQ(decoder->statistics().host_steps, 0);
+      const auto logits = decoder->feed(*decoder->open(), ids, true);
+      ASSERT_TRUE(logits) << logits.error().to_string();
+      if (!wanted) wanted = *logits;
+      EXPECT_LE(relative(*logits, *wanted), error);
+      // Extending what is cached is the same as reading it all.
+      const int two = *decoder->open();
+      ASSERT_TRUE(decoder->feed(two, std::span(ids).subspan(0, 99), false));
+      const auto last = decoder->feed(two, std::span(ids).subspan(99), false);
+      ASSERT_TRUE(last);
+      expect_near(*last, logits->as<float>() + 99 * c.vocabulary, c.vocabulary, 1e-4);
+    }
+  }
+}
+
 // The same bits whoever shares the step, and from keys that another sequence computed.
 TEST(LanguageModels, SequencesDoNotDependOnEachOther) {
   const fs::path folder = kData / "stories260k";

@@ -18,6 +18,10 @@ Status infer_ragged(Infer& infer) {
                 infer.has(4) ? "lengths" : "table");
   if (!infer.has(4)) TESSERA_TRY(infer.require_equal(q[0], v[0], "the rows of q and v"));
   if (infer.has(4)) TESSERA_TRY(infer.require_equal(infer.shape(4)[0] + 1, infer.shape(3)[0], "sequences and starts"));
+  for (int i : {1, 2})
+    if ((infer.dtype(i) == DType::i8) != infer.has(i + 6))
+      return fail(Code::dtype_mismatch, "ragged_attention: {} of {} {} scales", i == 1 ? "keys" : "values",
+                  name(infer.dtype(i)), infer.has(i + 6) ? "with" : "without");
   if (infer.attrs.integer("page") < 1)
     return fail(Code::attribute_invalid, "ragged_attention: a page of {} rows", infer.attrs.integer("page"));
   infer.result(infer.dtype(0), {q[0], q[1], v[2]});
@@ -80,14 +84,21 @@ constinit const OpDef ragged_attention_op = {
         "are the rows of k and v of the same numbers; or, with a table, all lengths[b] of its tokens, the queries' own "
         "the last, token t at row table[b, t / page] page + t mod page. A query sees keys at most `left` tokens before "
         "and `right` after it (-1: all). bias[h, j - i + R / 2] is added to the scaled and capped score of key j for "
-        "query i, the index clipped. Kwon et al. 2023.",
-    .signature = "q[N, H, D], k[M, G, D], v[M, G, E], starts[C], table?[B, W], lengths?[B], bias?[H, R] -> y[N, H, E]",
-    .types = "q, bias, y: float; k, v: float; starts, table, lengths: index",
+        "query i, the index clipped. Keys and values of i8 are multiplied by the scale of their row and group. Kwon et "
+        "al. 2023.",
+    .signature =
+        "q[N, H, D], k[M, G, D], v[M, G, E], starts[C], table?[B, W], lengths?[B], bias?[H, R], k_scale?[M, G, 1], "
+        "v_scale?[M, G, 1] -> y[N, H, E]",
+    .types = "q, bias, y: float; k, v: float|i8; k_scale, v_scale: f32; starts, table, lengths: index",
     .attrs = {ir::real_attr("scale"), ir::real_attr("softcap", 0), ir::int_attr("left", -1), ir::int_attr("right", -1),
               ir::int_attr("page", 1)},
     .infer = infer_ragged,
-    .meaning = [](X q, X k, X v, X starts, Opt table, Opt lengths, Opt bias,
-                  A a) { return attend(q, k, v, starts, table, lengths, bias, a); },
+    .meaning =
+        [](X q, X k, X v, X starts, Opt table, Opt lengths, Opt bias, Opt k_scale, Opt v_scale, A a) {
+          if (k_scale) k = cast(k, DType::f32) * k_scale;
+          if (v_scale) v = cast(v, DType::f32) * v_scale;
+          return attend(q, k, v, starts, table, lengths, bias, a);
+        },
 };
 
 }  // namespace tessera::ops

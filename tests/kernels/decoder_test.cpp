@@ -58,6 +58,14 @@ TEST(Decoder, RaggedAttentionOverPages) {
                2e-5,
                2e-5});
       }
+    Operand pages_of = i64(table);
+    pages_of.shape = {2, pages};
+    const Operand codes{DType::i8, {rows, 2, 16}, -127, 127}, scales{DType::f32, {rows, 2, 1}, 0, 0.02};
+    check({"ragged_attention",
+           {f32({4, 6, 16}), codes, codes, i64({0, 3, 4}), pages_of, i64({130, 3}), absent(), scales, scales},
+           attrs(0, -1, 0, page),
+           2e-5,
+           2e-5});
   }
 }
 

@@ -7,6 +7,11 @@
 namespace tessera::transformer {
 namespace {
 
+// Keys or values: [rows, G, D] and, in i8, [rows, G, 1].
+struct Kept {
+  X rows, scale;
+};
+
 // A layer of either kind, and what all layers share.
 class ModelBuilder {
  public:
@@ -52,8 +57,12 @@ class ModelBuilder {
       picked_ = input("picked", DType::i64, {size("rows")});
       for (size_t layer = 0; layer < c_.layers.size(); ++layer)
         for (std::string_view kind : {"keys", "values"}) {
-          ir::Type type{ir::Kind::state, o_.cache, true, {size("slots"), c_.groups, c_.head_width}};
-          states_.push_back(b_.input(graph_.context().type(type), fmt::format("{}.{}", kind, layer)));
+          const auto state = [&](DType type, int64_t width, std::string_view what) {
+            return b_.input(graph_.context().type({ir::Kind::state, type, true, {size("slots"), c_.groups, width}}),
+                            fmt::format("{}.{}{}", kind, layer, what));
+          };
+          states_.push_back({state(o_.cache, c_.head_width, ""), {&b_, ir::kNoValue}});
+          if (o_.cache == DType::i8) states_.back().scale = state(DType::f32, 1, ".scale");
         }
     }
     for (const Rope& rope : c_.ropes) angles_.push_back(angles(rope));
@@ -127,14 +136,25 @@ class ModelBuilder {
       h.q = b_.add1(ops::rope_op, {h.q, cosine, sine}, {interleaved});
       h.k = b_.add1(ops::rope_op, {h.k, cosine, sine}, {interleaved});
     }
+    Kept k = {h.k, {&b_, ir::kNoValue}}, v = {h.v, {&b_, ir::kNoValue}};
     if (c_.decoder) {
-      h.k = b_.add1(ops::append_op, {states_[static_cast<size_t>(2 * layer)], h.k, slots_});
-      h.v = b_.add1(ops::append_op, {states_[static_cast<size_t>(2 * layer + 1)], h.v, slots_});
+      k = append(states_[static_cast<size_t>(2 * layer)], h.k);
+      v = append(states_[static_cast<size_t>(2 * layer + 1)], h.v);
     }
-    X y = b_.add1(ops::ragged_attention_op, {h.q, h.k, h.v, starts_, table_, lengths_, bias_},
+    X y = b_.add1(ops::ragged_attention_op, {h.q, k.rows, v.rows, starts_, table_, lengths_, bias_, k.scale, v.scale},
                   {l.attention_scale, c_.attention_softcap, l.left, l.right, c_.decoder ? kPageRows : 1});
     return parts_.linear(reshape(y, {ids_.dim(0), c_.heads * c_.head_width}), {Part::out, layer}, c_.width,
                          c_.out_bias);
+  }
+
+  // The state with a step's rows in it.
+  Kept append(const Kept& state, X x) {
+    if (!state.scale) return {b_.add1(ops::append_op, {state.rows, x, slots_}), state.scale};
+    const X operands[] = {x};
+    const ir::Xs codes = b_.add(ops::quantize_rows_op, operands);
+    if (!b_.ok()) return state;
+    return {b_.add1(ops::append_op, {state.rows, codes[0], slots_}),
+            b_.add1(ops::append_op, {state.scale, codes[1], slots_})};
   }
 
   void output(X x, std::string_view name) {
@@ -166,7 +186,7 @@ class ModelBuilder {
   ir::Builder b_;
   Parts parts_;
   X ids_, positions_, starts_, types_, lengths_, table_, slots_, picked_, bias_;
-  ir::Xs states_;  // keys and values of each layer in turn
+  std::vector<Kept> states_;  // keys and values of each layer in turn
   std::vector<std::pair<X, X>> angles_;
 };
 

@@ -33,7 +33,7 @@ constexpr int64_t kPageRows = 64;
 
 struct BuildOptions {
   bool logits = true;        // of decoders; else the last hidden state
-  DType cache = DType::f32;  // of keys and values
+  DType cache = DType::f32;  // of keys and values; in i8 each head of a token has a scale
   bool exact = false;        // activations stay f32 for weights of any type
 };
 
@@ -42,7 +42,8 @@ struct BuildOptions {
 //   before, table i64[sequences, pages]: the pages of each sequence, slots i64[tokens]: the row of the cache that a
 //   token takes, picked i64[rows]: tokens whose results are asked for, and for each layer the states keys.N, values.N
 //   [slots, groups, head]
-// and gives logits f32[rows, vocabulary] or hidden f32[rows, width].
+// (in i8 also keys.N.scale, values.N.scale f32[slots, groups, 1]), and gives logits f32[rows, vocabulary] or hidden
+// f32[rows, width].
 //
 // An encoder takes ids i64[tokens], positions i64[tokens], starts i64[bounds] and, where the model has them,
 // types i64[tokens]; it gives hidden f32[tokens, width] and, where the model has one, pooled f32[bounds - 1, width].

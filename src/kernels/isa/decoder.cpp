@@ -11,13 +11,17 @@ using namespace tessera::kernels;
 
 constexpr int64_t kGrain = 4096;  // elements that a thread takes at least
 
-void write_row(const float* from, void* to, int64_t at, int64_t n, uint8_t type) {
+// Elements [begin, begin + n) of `from`, which are codes for a state of codes and else f32.
+void write_row(const void* from, int64_t begin, void* to, int64_t at, int64_t n, uint8_t type) {
+  const float* x = static_cast<const float*>(from) + begin;
   if (type == kF32) {
-    memcpy(static_cast<float*>(to) + at, from, static_cast<size_t>(n) * 4);
+    memcpy(static_cast<float*>(to) + at, x, static_cast<size_t>(n) * 4);
+  } else if (type == kI8) {
+    memcpy(static_cast<int8_t*>(to) + at, static_cast<const int8_t*>(from) + begin, static_cast<size_t>(n));
   } else if (type == kF16) {
-    f32_block_to_f16(from, static_cast<uint16_t*>(to) + at, n);
+    f32_block_to_f16(x, static_cast<uint16_t*>(to) + at, n);
   } else {
-    f32_block_to_bf16(from, static_cast<uint16_t*>(to) + at, n);
+    f32_block_to_bf16(x, static_cast<uint16_t*>(to) + at, n);
   }
 }
 
@@ -40,13 +44,12 @@ int append(const Args& args) noexcept {
   const View* const views[] = {&inner};
   const Walk<1> walk = make_walk(inner.rank, inner.shape, views);
   const int64_t run = walk.shape[walk.rank - 1];
-  const float* from = static_cast<const float*>(rows.data);
   parallel_for(args.parallel, count, 1 + kGrain / width, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
       for (int64_t r = 0; r < width / run; ++r) {
         int64_t at[1];
         walk_offsets(walk, walk.rank - 1, r, at);
-        write_row(from + i * rows.stride[0] + at[0], args.out[0].data, slots[i] * width + r * run, run, state.type);
+        write_row(rows.data, i * rows.stride[0] + at[0], args.out[0].data, slots[i] * width + r * run, run, state.type);
       }
   });
   return kDone;

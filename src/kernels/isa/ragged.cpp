@@ -21,6 +21,7 @@ struct Ragged {
   const int64_t* table;    // [B, W] or null
   const int64_t* lengths;  // [B] or null
   const float* bias;       // [H, R] or null
+  View k_scale, v_scale;   // [M, G, 1], of k and v in i8
   int64_t sequences, pages, page;
   int64_t heads, groups, repeat, depth, width, distances;
   float scale, softcap;
@@ -46,6 +47,8 @@ Ragged ragged_of(const Args& args) {
   a.table = static_cast<const int64_t*>(optional(4));
   a.lengths = static_cast<const int64_t*>(optional(5));
   a.bias = static_cast<const float*>(optional(6));
+  a.k_scale = args.n_in > 7 ? args.in[7] : View();
+  a.v_scale = args.n_in > 8 ? args.in[8] : View();
   a.sequences = args.in[3].shape[0] - 1;
   a.pages = a.table != nullptr ? args.in[4].shape[1] : 0;
   a.distances = a.bias != nullptr ? args.in[6].shape[1] : 0;
@@ -68,6 +71,10 @@ int check(const Ragged& a) {
   if (a.sequences < 0 || a.starts[0] != 0) return kValueInvalid;
   if (a.starts[a.sequences] != a.q.shape[0]) return kValueInvalid;
   if (a.groups == 0 || a.heads % a.groups != 0) return kValueInvalid;
+  const auto scaled = [&](const View& scale) {
+    return scale.present && scale.shape[0] == a.k.shape[0] && scale.shape[1] == a.groups;
+  };
+  if (a.k.type == kI8 && !(scaled(a.k_scale) && scaled(a.v_scale))) return kValueInvalid;
   for (int64_t b = 0; b < a.sequences; ++b) {
     if (a.starts[b + 1] < a.starts[b]) return kValueInvalid;
     if (a.table == nullptr) continue;
@@ -82,9 +89,14 @@ int check(const Ragged& a) {
   return kDone;
 }
 
+// n codes times their scale.
+TESSERA_INLINE void scaled_codes(const int8_t* codes, float scale, float* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(codes[i]) * scale;
+}
+
 // Rows of one head of k or v in f32, for the tokens of a block: where they lie, or converted.
-void block_rows(const Ragged& a, const View& x, int64_t b, int64_t group, int64_t first, int64_t n, float* room,
-                const float** rows) {
+void block_rows(const Ragged& a, const View& x, const View& scale, int64_t b, int64_t group, int64_t first, int64_t n,
+                float* room, const float** rows) {
   const int64_t width = x.shape[2];
   for (int64_t j = 0; j < n; ++j) {
     const int64_t at = a.row(b, first + j) * x.stride[0] + group * x.stride[1];
@@ -92,13 +104,18 @@ void block_rows(const Ragged& a, const View& x, int64_t b, int64_t group, int64_
       rows[j] = static_cast<const float*>(x.data) + at;
       continue;
     }
-    const uint16_t* from = static_cast<const uint16_t*>(x.data) + at;
     float* to = room + j * width;
+    rows[j] = to;
+    if (x.type == kI8) {
+      const int64_t place = a.row(b, first + j) * scale.stride[0] + group * scale.stride[1];
+      scaled_codes(static_cast<const int8_t*>(x.data) + at, static_cast<const float*>(scale.data)[place], to, width);
+      continue;
+    }
+    const uint16_t* from = static_cast<const uint16_t*>(x.data) + at;
     if (x.type == kF16)
       f16_block_to_f32(from, to, width);
     else
       bf16_block_to_f32(from, to, width);
-    rows[j] = to;
   }
 }
 
@@ -221,8 +238,8 @@ void attend(const Ragged& a, int64_t b, int64_t group, int64_t begin, int64_t en
   for (int64_t first = low / kKeys * kKeys; first < high; first += kKeys) {
     const int64_t n = high - first < kKeys ? high - first : kKeys;
     const float *k[kKeys], *v[kKeys];
-    block_rows(a, a.k, b, group, first, n, room[0], k);
-    block_rows(a, a.v, b, group, first, n, room[1], v);
+    block_rows(a, a.k, a.k_scale, b, group, first, n, room[0], k);
+    block_rows(a, a.v, a.v_scale, b, group, first, n, room[1], v);
     for (int64_t i = 0; i < end - begin; ++i) {
       const int64_t from = rows[i].low > first ? rows[i].low - first : 0;
       const int64_t to = rows[i].high - first < n ? rows[i].high - first : n;
