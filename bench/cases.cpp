@@ -2,25 +2,114 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "ops/tile.h"
+#include "ops/weights.h"
+
 namespace tessera::bench {
 namespace {
 
 double bytes_of(DType t, int64_t count) { return static_cast<double>(storage_bytes(t, count)); }
 
-// x [m, k] w [n, k]^T, of x's type.
-Case linear(DType x, DType w, int64_t m, int64_t k, int64_t n) {
-  Case c = {"linear", fmt::format("{}x{}x{}", m, k, n)};
-  c.operands = {{x, {m, k}, false, 0}, {w, {n, k}, true, 1}};
-  const double operations = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+// A product of m rows: what limits few of them is the reading of the weights.
+void bound_product(Case& c, DType w, int64_t m, int64_t k, int64_t n, Limit peak) {
+  constexpr int64_t kFew = 8;
   const double weights = bytes_of(w, n * k);
-  // Few rows read the weights once; their number of operations is no limit.
-  const bool memory = m <= 8;
-  c.limit = memory ? Limit::read : x == DType::bf16 ? Limit::bf16_peak : Limit::f32_peak;
-  c.work = memory ? weights : operations;
-  c.sets = memory ? 12 : 1;
-  c.tolerance = x == DType::f32 ? 1e-5 : 1e-2;
+  c.limit = m <= kFew ? Limit::read : peak;
+  c.work = m <= kFew ? weights : 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  c.sets = m <= kFew ? std::max(12, static_cast<int>(200e6 / weights)) : 1;
   c.result = {m, n};
   c.m = m, c.n = n, c.k = k;
+}
+
+// x [m, k] w [n, k]^T. Weights of 16 bits meet x of 32, and bf16 ones its rounded halves.
+Case linear(DType w, int64_t m, int64_t k, int64_t n) {
+  Case c = {"linear", fmt::format("{}x{}x{}", m, k, n)};
+  c.operands = {{DType::f32, {m, k}, false, 0}, {w, {n, k}, true, 1}};
+  c.tolerance = 1e-5;
+  bound_product(c, w, m, k, n, w == DType::bf16 ? Limit::bf16_peak : Limit::f32_peak);
+  return c;
+}
+// The same, and bias, gelu and a residual on the tile.
+Case fused(DType w, int64_t m, int64_t k, int64_t n) {
+  Case c = linear(w, m, k, n);
+  c.op = "fused_linear";
+  c.shape += "+bias+gelu+add";
+  c.operands.push_back({DType::f32, {n}, false, 1});
+  c.operands.push_back({DType::f32, {m, n}, false, 0});
+  const std::vector<ops::TileStep> steps = {{ops::tile_op(ops::gelu_op), {0, -1, -1}},
+                                            {ops::tile_op(ops::add_op), {2, 1, -1}}};
+  c.attrs = {int64_t{1}, ops::encode_tile(steps), int64_t{-1}, int64_t{0}, int64_t{-1}, int64_t{-1}, 1e-5};
+  c.checked = {{17, 96}, {200, 96}, {200}, {17, 200}, {17, 200}};
+  c.m = 0;  // no peer does it
+  return c;
+}
+Case integer(int64_t m, int64_t k, int64_t n) {
+  Case c = {"linear_integer", fmt::format("{}x{}x{}", m, k, n)};
+  c.operands = {{DType::u8, {m, k}, false, 0}, {DType::i8, {n, k}, true, 1}};
+  c.result_type = DType::i32;
+  bound_product(c, DType::i8, m, k, n, Limit::int8_peak);
+  return c;
+}
+// Few rows are rounded twice, as in compiled models.
+Case quantized(DType w, int64_t m, int64_t k, int64_t n) {
+  Case c = {"quant_linear", fmt::format("{}x{}x{}", m, k, n)};
+  c.operands = {{DType::f32, {m, k}, false, 0}, {w, {n, k}, true, 1}};
+  c.attrs = {m <= ops::kFineRows ? ops::kFineRows : int64_t{0}};
+  c.tolerance = 1e-5;
+  bound_product(c, w, m, k, n, Limit::int8_peak);
+  if (m > ops::kFineRows) c.checked = {{17, k}, {33, k}, {17, 33}};
+  c.m = 0;
+  return c;
+}
+
+// Multiply-adds of pairs of tokens, `seen` of them, in both products.
+Case attention(DType type, int64_t heads, int64_t t, int64_t d, std::optional<int64_t> window, bool causal) {
+  Case c = {"attention", fmt::format("{}x{}x{}{}", heads, t, d, causal ? " causal" : "")};
+  if (window) c.shape += fmt::format(" window {}", *window);
+  c.operands = {{type, {1, heads, t, d}}, {type, {1, heads, t, d}}, {type, {1, heads, t, d}}};
+  const auto dims = [](bool given, int64_t value) { return given ? Shape{value} : Shape{}; };
+  c.attrs = {1 / std::sqrt(static_cast<double>(d)),
+             dims(causal, 0),
+             0.0,
+             dims(window.has_value(), 1 - window.value_or(0)),
+             -std::numeric_limits<double>::infinity(),
+             false};
+  c.limit = type == DType::bf16 ? Limit::bf16_peak : Limit::f32_peak;
+  const double pairs = window   ? static_cast<double>(t) * static_cast<double>(*window)
+                       : causal ? static_cast<double>(t) * static_cast<double>(t + 1) / 2
+                                : static_cast<double>(t) * static_cast<double>(t);
+  c.work = 4 * pairs * static_cast<double>(heads * d);
+  c.tolerance = type == DType::f32 ? 1e-5 : 1e-2;
+  c.result = {1, heads, t, d};
+  c.result_type = type;
+  const Dims small = {1, 2, 257, d};
+  c.checked = {small, small, small, small};
+  return c;
+}
+
+// One token each of `batch` sequences over `keys` tokens in pages.
+Case decode(DType type, int64_t batch, int64_t keys) {
+  constexpr int64_t kHeads = 32, kGroups = 8, kSize = 128, kPage = 16;
+  const auto operands = [&](int64_t b, int64_t s) {
+    Operand starts{DType::i64, {b + 1}}, table{DType::i64, {b, s / kPage}}, lengths{DType::i64, {b}};
+    for (int64_t i = 0; i <= b; ++i) starts.values.push_back(i);
+    for (int64_t i = 0; i < b * (s / kPage); ++i) table.values.push_back(i);
+    lengths.values.assign(static_cast<size_t>(b), s);
+    const Dims rows = {b * s, kGroups, kSize};
+    return std::vector<Operand>{{DType::f32, {b, kHeads, kSize}}, {type, rows}, {type, rows}, starts, table, lengths};
+  };
+  Case c = {"ragged_attention", fmt::format("{}x{}x{}/{}x{}", batch, keys, kHeads, kGroups, kSize)};
+  c.operands = operands(batch, keys);
+  c.attrs = {1 / std::sqrt(static_cast<double>(kSize)), 0.0, int64_t{-1}, int64_t{-1}, kPage};
+  c.limit = Limit::read;
+  c.work = 2 * bytes_of(type, batch * keys * kGroups * kSize);
+  c.tolerance = 1e-4;
+  c.result = {batch, kHeads, kSize};
   return c;
 }
 
@@ -38,17 +127,51 @@ Case rows(const char* op, std::vector<ir::AttrValue> attrs, int64_t m, int64_t n
 
 }  // namespace
 
+std::string Case::types() const {
+  std::string text;
+  for (const Operand& o : operands)
+    if (o.values.empty() && text.find(name(o.type)) == std::string::npos)
+      text += (text.empty() ? "" : ",") + std::string(name(o.type));
+  return text;
+}
+
 std::vector<Case> cases() {
-  constexpr DType f32 = DType::f32;
-  return {
-      linear(f32, f32, 1024, 1024, 1024), linear(f32, f32, 2048, 2048, 2048),
-      linear(f32, f32, 128, 768, 768),    linear(f32, f32, 128, 768, 3072),
-      linear(f32, f32, 128, 3072, 768),   linear(f32, f32, 128, 3072, 3072),
-      linear(f32, f32, 512, 4096, 4096),  linear(f32, f32, 1, 4096, 4096),
-      linear(f32, f32, 1, 4096, 11008),   linear(f32, f32, 4, 4096, 4096),
-      linear(f32, f32, 8, 4096, 4096),    rows("softmax", {int64_t{-1}}, 8192, 4096, 0),
-      rows("gelu", {}, 8192, 4096, 0),    rows("relu", {}, 8192, 4096, 0),
+  std::vector<Case> all;
+  const auto each_product = [&](const auto& add) {
+    for (int64_t size : {1024, 2048}) add(size, size, size);
+    for (int64_t k : {768, 3072})
+      for (int64_t n : {768, 3072}) add(int64_t{128}, k, n);
+    add(int64_t{512}, int64_t{4096}, int64_t{4096});
   };
+  for (DType w : {DType::f32, DType::bf16, DType::f16}) {
+    each_product([&](int64_t m, int64_t k, int64_t n) { all.push_back(linear(w, m, k, n)); });
+    each_product([&](int64_t m, int64_t k, int64_t n) { all.push_back(fused(w, m, k, n)); });
+  }
+  each_product([&](int64_t m, int64_t k, int64_t n) { all.push_back(integer(m, k, n)); });
+  for (int64_t m : {1, 4, 8}) {
+    for (int64_t n : {4096, 11008}) {
+      if (m > 1 && n > 4096) continue;
+      for (DType w : {DType::f32, DType::bf16, DType::f16}) all.push_back(linear(w, m, 4096, n));
+      all.push_back(integer(m, 4096, n));
+      for (DType w : {DType::q8_0, DType::q4_0, DType::q4_k, DType::q6_k}) all.push_back(quantized(w, m, 4096, n));
+    }
+  }
+  for (DType w : {DType::q8_0, DType::q4_0, DType::q4_k, DType::q6_k}) all.push_back(quantized(w, 512, 2048, 5632));
+  all.push_back(linear(DType::bf16, 512, 2048, 5632));
+  for (DType t : {DType::f32, DType::bf16}) {
+    for (int64_t tokens : {512, 1024, 4096}) all.push_back(attention(t, 12, tokens, 64, {}, false));
+    all.push_back(attention(t, 12, 4096, 64, {}, true));
+    all.push_back(attention(t, 12, 8192, 64, 512, true));
+  }
+  all.push_back(attention(DType::f32, 8, 32768, 64, {}, true));
+  for (DType t : {DType::f32, DType::f16, DType::bf16})
+    for (int64_t batch : {1, 8}) all.push_back(decode(t, batch, 8192));
+  for (const char* op : {"softmax", "gelu", "gelu_tanh", "relu", "silu"})
+    all.push_back(
+        rows(op, op[1] == 'o' ? std::vector<ir::AttrValue>{int64_t{-1}} : std::vector<ir::AttrValue>{}, 8192, 4096, 0));
+  all.push_back(rows("layer_norm", {int64_t{1}, 1e-5}, 8192, 4096, 2));
+  all.push_back(rows("rms_norm", {int64_t{1}, 1e-6}, 8192, 4096, 1));
+  return all;
 }
 
 }  // namespace tessera::bench

@@ -14,7 +14,7 @@ enum class Limit {
   f32_peak,
   bf16_peak,
   int8_peak,
-  read,  // memory, read once: the better of plain and four-stream is named too
+  read,  // memory, read once, plainly; what four streams reach is named too
   copy,  // memory, read and written
 };
 
@@ -24,6 +24,8 @@ struct Operand {
   bool constant = false;
   // The axis of result 0 along which this operand's axis 0 runs, so that a check may look at some of it; -1 for all.
   int runs_along = -1;
+  std::vector<int64_t> values = {};  // instead of drawn ones
+  bool present = true;
 };
 
 struct Case {
@@ -32,11 +34,18 @@ struct Case {
   std::vector<Operand> operands = {};
   std::vector<ir::AttrValue> attrs = {};
   Limit limit = Limit::copy;
-  double work = 0;              // operations, or bytes
-  double tolerance = 0;         // of the result's largest element
-  int sets = 1;                 // of constants, used in turn so that no cache holds them
-  Dims result = {};             // of result 0
+  double work = 0;       // operations, or bytes
+  double tolerance = 0;  // of the result's largest element
+  int sets = 1;          // of constants, used in turn so that no cache holds them
+  Dims result = {};      // of result 0
+  DType result_type = DType::f32;
   int64_t m = 0, n = 0, k = 0;  // of a matrix product, for the peers
+  // The same kernel on shapes that the reference can do, where it cannot do these: a shape each operand, and the
+  // result's.
+  std::vector<Dims> checked = {};
+
+  // What tells the case's types: those of the operands that are drawn.
+  std::string types() const;
 };
 
 std::vector<Case> cases();

@@ -11,6 +11,7 @@
 #include "ir/interpreter.h"
 #include "ops/ops.h"
 #include "plan/kernel_desc.h"
+#include "tensor/block.h"
 #include "tensor/scalar.h"
 
 namespace tessera::bench {
@@ -20,13 +21,20 @@ void run_threads(void* pool, int64_t n, int64_t grain, void (*body)(void*, int64
   static_cast<ThreadPool*>(pool)->parallel_for(n, grain, body, context);
 }
 
-Result<Tensor> draw(DType type, const Dims& shape, std::minstd_rand& random) {
-  TESSERA_ASSIGN(Tensor t, Tensor::make(type, shape));
-  const bool whole = is_int(type);
-  for (int64_t i = 0; i < t.count(); ++i) {
-    const double unit = static_cast<double>(random()) / 2147483647.0;
-    encode(type, t.mutable_data(), i, whole ? std::floor(unit * 255) - (type == DType::u8 ? 0 : 127) : 2 * unit - 1);
+Result<Tensor> draw(const Operand& o, std::minstd_rand& random) {
+  TESSERA_ASSIGN(Tensor t, Tensor::make(o.type, o.shape));
+  const auto unit = [&] { return static_cast<double>(random()) / 2147483647.0; };
+  if (is_block(o.type)) {
+    std::vector<float> values(static_cast<size_t>(t.count()));
+    for (float& v : values) v = static_cast<float>(2 * unit() - 1);
+    encode_blocks(o.type, values, t.mutable_data());
+    return t;
   }
+  for (int64_t i = 0; i < t.count(); ++i)
+    encode(o.type, t.mutable_data(), i,
+           !o.values.empty() ? static_cast<double>(o.values[static_cast<size_t>(i)])
+           : is_int(o.type)  ? std::floor(unit() * 255) - (o.type == DType::u8 ? 0 : 127)
+                             : 2 * unit() - 1);
   return t;
 }
 
@@ -69,17 +77,19 @@ Result<Tensor> take(const Tensor& t, const std::vector<int64_t>& rows) {
 Result<KernelCall> KernelCall::make(const Case& c, const kernels::KernelSet& set, ThreadPool& pool) {
   KernelCall call;
   call.case_ = &c;
+  call.set_ = &set;
+  call.pool_ = &pool;
   std::minstd_rand random(7);
   std::vector<std::optional<DType>> types;
   plan::ConstantOperands constants = 0;
   for (size_t i = 0; i < c.operands.size(); ++i) {
-    TESSERA_ASSIGN(Tensor t, draw(c.operands[i].type, c.operands[i].shape, random));
+    TESSERA_ASSIGN(Tensor t, draw(c.operands[i], random));
     call.in_.push_back(view_of(t.dtype(), t.shape(), t.mutable_data()));
     call.drawn_.push_back(std::move(t));
     types.push_back(c.operands[i].type);
     if (c.operands[i].constant) constants |= plan::ConstantOperands{1} << i;
   }
-  TESSERA_ASSIGN(Tensor result, Tensor::make(c.operands[0].type, c.result));
+  TESSERA_ASSIGN(Tensor result, Tensor::make(c.result_type, c.result));
   call.out_.push_back(view_of(result.dtype(), result.shape(), result.mutable_data()));
   const std::optional<DType> result_type = result.dtype();
   call.results_.push_back(std::move(result));
@@ -92,6 +102,13 @@ Result<KernelCall> KernelCall::make(const Case& c, const kernels::KernelSet& set
     kernels::Attr attr = {};
     if (const auto* i = std::get_if<int64_t>(&value)) attr.i = *i;
     if (const auto* f = std::get_if<double>(&value)) attr.f = *f;
+    std::vector<int64_t> list;
+    if (const auto* given = std::get_if<std::vector<int64_t>>(&value)) list = *given;
+    if (const auto* dims = std::get_if<Shape>(&value))
+      for (const Dim& d : *dims) list.push_back(d.value());
+    attr.length = static_cast<int32_t>(list.size());
+    call.lists_.push_back(std::move(list));
+    attr.list = call.lists_.back().data();
     call.attrs_.push_back(attr);
   }
   const CacheSizes sizes = cache_sizes();
@@ -133,6 +150,17 @@ void KernelCall::run(int64_t i) const {
 }
 
 Status KernelCall::check() const {
+  if (case_->checked.empty()) return compare();
+  Case small = *case_;
+  small.checked.clear();
+  small.sets = 1;
+  for (size_t i = 0; i < small.operands.size(); ++i) small.operands[i].shape = case_->checked[i];
+  small.result = case_->checked.back();
+  TESSERA_ASSIGN(const KernelCall call, make(small, *set_, *pool_));
+  return call.compare();
+}
+
+Status KernelCall::compare() const {
   run(0);
   const int axes = static_cast<int>(case_->result.size());
   std::vector<std::vector<int64_t>> chosen;

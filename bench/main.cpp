@@ -105,7 +105,7 @@ void print(const Arguments& a, const Json& line) {
     fmt::print("{}\n", line.dump());
   } else {
     const auto number = [&](const char* key) { return line[key].is_number() ? line[key].get<double>() : 0.0; };
-    fmt::print("{:<20} {:<16} {:<5} {:>9.2f} {:<7} {:>5.1f}% of {}", line["kernel"].get<std::string>(),
+    fmt::print("{:<26} {:<30} {:<9} {:>9.2f} {:<7} {:>5.1f}% of {}", line["kernel"].get<std::string>(),
                line["shape"].get<std::string>(), line["type"].get<std::string>(), number("value"),
                line["unit"].get<std::string>(), number("percent_of_limit"), line["limit"].get<std::string>());
     if (line["peer"].is_string())
@@ -133,7 +133,7 @@ Status run_case(const Case& c, const Arguments& a, const kernels::KernelSet& set
   }
   const bool memory = c.limit == Limit::read || c.limit == Limit::copy;
   const double value = c.work / times.ours * 1e-9;
-  Json line = describe(std::string(call.kernel()), c.shape, name(c.operands[0].type), set.isa(), a.threads);
+  Json line = describe(std::string(call.kernel()), c.shape, c.types(), set.isa(), a.threads);
   line["value"] = value;
   line["unit"] = memory ? "GB/s" : c.limit == Limit::int8_peak ? "GOP/s" : "GFLOP/s";
   line["percent_of_limit"] = 100 * value / bound.value;
@@ -192,8 +192,7 @@ Status run_all(const Arguments& a) {
   const auto chosen = [&](const std::string& text) { return text.find(a.filter) != std::string::npos; };
   if (chosen("fork_join")) fork_join(a, set->isa(), pool);
   for (const Case& c : cases())
-    if (chosen(fmt::format("{} {} {}", c.op, c.shape, name(c.operands[0].type))))
-      TESSERA_TRY(run_case(c, a, *set, isa, pool));
+    if (chosen(fmt::format("{} {} {}", c.op, c.shape, c.types()))) TESSERA_TRY(run_case(c, a, *set, isa, pool));
   return {};
 }
 

@@ -4,6 +4,8 @@
 #include <memory>
 #include <vector>
 
+#include "tensor/scalar.h"
+
 #ifdef TESSERA_HAS_ONEDNN
 #include <omp.h>
 
@@ -25,21 +27,28 @@ PeerRun onednn(const Case& c, const Tensor& x, const Tensor& w, int threads) {
     return t == DType::f32    ? memory::data_type::f32
            : t == DType::bf16 ? memory::data_type::bf16
            : t == DType::i8   ? memory::data_type::s8
+           : t == DType::u8   ? memory::data_type::u8
                               : memory::data_type::undef;
   };
-  const memory::data_type types[] = {type_of(x.dtype()), type_of(w.dtype())};
+  // bf16 weights meet activations of the same type, which the peer gets as such.
+  const memory::data_type types[] = {type_of(w.dtype() == DType::bf16 ? DType::bf16 : x.dtype()), type_of(w.dtype())};
   if (types[0] == memory::data_type::undef || types[1] == memory::data_type::undef) return {};
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   auto stream = std::make_shared<dnnl::stream>(engine);
   const memory::desc from({c.m, c.k}, types[0], memory::format_tag::ab);
   const memory::desc plain({c.k, c.n}, types[1], memory::format_tag::ba),
       any({c.k, c.n}, types[1], memory::format_tag::any);
-  const memory::desc to({c.m, c.n}, types[0] == memory::data_type::s8 ? memory::data_type::s32 : types[0],
+  const memory::desc to({c.m, c.n}, types[1] == memory::data_type::s8 ? memory::data_type::s32 : memory::data_type::f32,
                         memory::format_tag::ab);
   const dnnl::matmul::primitive_desc description({from, any, to}, engine);
   const auto product = std::make_shared<dnnl::matmul>(description);
   memory source(from, engine), target(to, engine), given(plain, engine);
-  std::memcpy(source.get_data_handle(), x.data(), x.bytes());
+  if (types[0] == type_of(x.dtype())) {
+    std::memcpy(source.get_data_handle(), x.data(), x.bytes());
+  } else {
+    for (int64_t i = 0; i < x.count(); ++i)
+      encode(w.dtype(), source.get_data_handle(), i, decode(x.dtype(), x.data(), i));
+  }
   std::memcpy(given.get_data_handle(), w.data(), w.bytes());
   std::vector<memory> weights;
   for (int s = 0; s < c.sets; ++s) {

@@ -1,4 +1,6 @@
 // Quantized and half-precision weights meet the operators that read them as they are stored.
+#include "ops/weights.h"
+
 #include "ops/math.h"
 #include "passes/pipeline.h"
 
@@ -21,15 +23,12 @@ ValueId stored(const ir::Rewrite& rewrite, const ir::Graph& graph, ValueId v) {
   return constant && to == DType::f32 && (half || is_block(from)) ? weights : ir::kNoValue;
 }
 
-// Up to so many rows the second rounding of x costs nothing: reading the weights takes longer.
-constexpr int64_t kFineRows = 16;
-
 // The product for weights of this type. Blocks and bf16 round x, unless it is to stay exact.
 ir::X product(ir::Builder& builder, DType weights, const PipelineOptions& options, const ir::Xs& operands) {
   const bool exact = options.strict || options.exact_activations;
   if (weights == DType::f16 || (weights == DType::bf16 && !exact)) return builder.add(ops::linear_op, operands)[0];
   if (exact) return builder.add(ops::dequant_linear_op, operands)[0];
-  return builder.add(ops::quant_linear_op, operands, {kFineRows})[0];
+  return builder.add(ops::quant_linear_op, operands, {ops::kFineRows})[0];
 }
 
 }  // namespace

@@ -56,39 +56,6 @@ inline void pack_panels(const Matrix& b, int64_t n, int64_t k, const tessera::ke
                });
 }
 
-typedef float Four __attribute__((vector_size(16)));
-TESSERA_INLINE Four load_four(const float* p) {
-  Four v;
-  memcpy(&v, p, sizeof v);
-  return v;
-}
-
-// Four rows of a, four units of each, to units of four rows: out[u * height].
-TESSERA_INLINE void transpose_four(const float* a, int64_t row, float* out, int64_t height) {
-  const Four r0 = load_four(a), r1 = load_four(a + row), r2 = load_four(a + 2 * row), r3 = load_four(a + 3 * row);
-  const Four low01 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5), high01 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
-  const Four low23 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5), high23 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
-  const Four units[] = {
-      __builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
-      __builtin_shufflevector(high01, high23, 0, 1, 4, 5), __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
-#pragma GCC unroll 4
-  for (int u = 0; u < 4; ++u) memcpy(out + u * height, &units[u], sizeof units[u]);
-}
-
-// `height` rows of 4-byte units as [units][height].
-inline void pack_row_panel(const float* a, int64_t row, int64_t column, int64_t height, int64_t units, float* out) {
-  int64_t u = 0;
-  if (column == 1 && height >= 4) {
-    // Rows 0-3 and the last four: those in both are written twice.
-    for (; u + 4 <= units; u += 4) {
-      transpose_four(a + u, row, out + u * height, height);
-      if (height > 4) transpose_four(a + (height - 4) * row + u, row, out + u * height + height - 4, height);
-    }
-  }
-  for (; u < units; ++u)
-    for (int64_t r = 0; r < height; ++r) out[u * height + r] = a[r * row + u * column];
-}
-
 // Row panels [first, last) of m rows of a, each to its place.
 inline void pack_row_panels(const Matrix& a, int64_t m, int64_t k, int64_t first, int64_t last, float* out) {
   const Split rows = row_panels(m);

@@ -2,8 +2,7 @@
 #include "kernels/abi.h"
 #include "kernels/isa/blocks.h"
 #include "kernels/isa/export.h"
-#include "kernels/isa/gemm.h"
-#include "kernels/isa/program.h"
+#include "kernels/isa/linear_call.h"
 
 namespace {
 
@@ -50,28 +49,6 @@ int dot_f32(const Args& args) noexcept {
   return kDone;
 }
 
-// x is dense: its leading axes are rows.
-Products linear_products(const Args& args) {
-  const View& x = args.in[0];
-  const View& w = args.in[1];
-  const View& y = args.out[0];
-  Products p;
-  p.k = x.shape[x.rank - 1];
-  p.n = w.shape[0];
-  p.m = 1;
-  for (int i = 0; i + 1 < x.rank; ++i) p.m *= x.shape[i];
-  p.a = {static_cast<const float*>(x.data), p.k, 1};
-  p.b = {static_cast<const float*>(w.data), w.stride[0], w.stride[1]};
-  p.c = {static_cast<float*>(y.data), p.n};
-  p.batches = 1;
-  p.batch.rank = 1;
-  p.batch.shape[0] = 1;
-  p.batch.stride[0][0] = p.batch.stride[1][0] = 0;
-  p.c_step = 0;
-  p.bias = args.n_in > 2 && args.in[2].present ? static_cast<const float*>(args.in[2].data) : nullptr;
-  return p;
-}
-
 size_t linear_scratch(const Args& args) noexcept { return products_scratch(linear_products(args)); }
 int linear_f32(const Args& args) noexcept {
   multiply(linear_products(args), args.parallel, args.scratch);
@@ -96,34 +73,6 @@ void multiply_linear(const Products& p, const Args& args) {
 }
 int linear_packed_f32(const Args& args) noexcept {
   multiply_linear(linear_products(args), args);
-  return kDone;
-}
-
-// fused_linear: the product where the result will lie, or in the scratch when it has several parts, then the program on
-// blocks of it.
-int parts_of(const Args& args) { return static_cast<int>(args.attrs[0].i); }
-size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
-size_t parts_bytes(const Args& args) {
-  const Products p = linear_products(args);
-  return parts_of(args) > 1 ? static_cast<size_t>(p.m * p.n) * 4 : 0;
-}
-template <class Multiply>
-int fused_linear(const Args& args, size_t scratch, const Multiply& multiply) {
-  Products p = linear_products(args);
-  ProgramJob job;
-  job.parts = parts_of(args);
-  const int more = args.n_in > 3 ? args.n_in - 3 : 0;
-  job.tile = tile_code(args.attrs + 1, job.parts + more);
-  job.norm = tile_norm(args.attrs + 3);
-  job.operands = tile_operands(args.out[0], args.in + 3, more);
-  job.rows = p.m;
-  job.n = p.n / job.parts;
-  job.y = static_cast<float*>(args.out[0].data);
-  job.kept = args.n_out > 1 ? static_cast<float*>(args.out[1].data) : nullptr;
-  p.c = {job.parts == 1 ? job.y : reinterpret_cast<float*>(static_cast<char*>(args.scratch) + rounded(scratch)), p.n};
-  job.product = p.c.data;
-  multiply(p);
-  run_job(job, args.parallel);
   return kDone;
 }
 

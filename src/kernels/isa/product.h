@@ -197,4 +197,67 @@ inline void multiply_products(int64_t count, const Product& shape, const tessera
   });
 }
 
+typedef float Four __attribute__((vector_size(16)));
+TESSERA_INLINE Four load_four(const float* p) {
+  Four v;
+  memcpy(&v, p, sizeof v);
+  return v;
+}
+
+// Four rows of a, four units of each, to units of four rows: out[u * height].
+TESSERA_INLINE void transpose_four(const float* a, int64_t row, float* out, int64_t height) {
+  const Four r0 = load_four(a), r1 = load_four(a + row), r2 = load_four(a + 2 * row), r3 = load_four(a + 3 * row);
+  const Four low01 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5), high01 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
+  const Four low23 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5), high23 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
+  const Four units[] = {
+      __builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
+      __builtin_shufflevector(high01, high23, 0, 1, 4, 5), __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
+#pragma GCC unroll 4
+  for (int u = 0; u < 4; ++u) memcpy(out + u * height, &units[u], sizeof units[u]);
+}
+
+// `height` rows of 4-byte units as [units][height].
+inline void pack_row_panel(const float* a, int64_t row, int64_t column, int64_t height, int64_t units, float* out) {
+  int64_t u = 0;
+  if (column == 1 && height >= 4) {
+    // Rows 0-3 and the last four: those in both are written twice.
+    for (; u + 4 <= units; u += 4) {
+      transpose_four(a + u, row, out + u * height, height);
+      if (height > 4) transpose_four(a + (height - 4) * row + u, row, out + u * height + height - 4, height);
+    }
+  }
+  for (; u < units; ++u)
+    for (int64_t r = 0; r < height; ++r) out[u * height + r] = a[r * row + u * column];
+}
+
+// Rows of a that are made into units at once: 4 MiB stay in L3 between making and use.
+inline int64_t rows_at_once(int64_t m, int64_t units) {
+  return ceil_div(m, ceil_div(m * (units + 1), int64_t{1} << 20));
+}
+inline size_t units_bytes(int64_t m, int64_t units) {
+  return m == 0 ? 0 : static_cast<size_t>(rows_at_once(m, units) * units) * 4 + 64;
+}
+
+// The product of `shape`, whose a is not there yet: make(row, height, out) writes rows [row, row + height), at most
+// kTileRows, as [units][height]. `scratch` has units_bytes(shape.m, units of a row).
+template <class T, class Make, class Finish>
+inline void multiply_made(const Product& shape, float* scratch, const tessera::kernels::Parallel* parallel,
+                          const Make& make, const Finish& finish) {
+  const int64_t units = shape.lines * T::kUnits, most = rows_at_once(shape.m, units);
+  for (int64_t first = 0; first < shape.m; first += most) {
+    Product part = shape;
+    part.m = least(most, shape.m - first);
+    part.a = scratch;
+    part.a_rows = Rows::kPacked;
+    const Split rows = row_panels(part.m);
+    parallel_for(parallel, rows.parts, 1 + 8192 / (kTileRows * (units + 1)), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        make(first + rows.begin(i), rows.length(i), scratch + rows.begin(i) * units);
+    });
+    multiply_products<T, Rows::kPacked>(
+        1, part, parallel, [&](int64_t) { return part; },
+        [&](int64_t, int64_t row, auto... tile) { finish(first + row, tile...); });
+  }
+}
+
 }  // namespace

@@ -137,13 +137,13 @@ Codes from_row(Codes c, int64_t row, int64_t k) {
           c.sum + row * (k / P::kForm.group)};
 }
 
-// M rows from `row` on by N panels, each `apart` behind the one before.
-template <class P, int M, int N>
+// M rows from `row` on by N times S panels, each `apart` behind the one before.
+template <class P, int M, int N, int S>
 void multiply_tile(const Product& p, const Codes& c, int64_t row, int64_t panel, int64_t apart) {
   const int64_t stride = apart * P::panel_bytes(p.k);
   const uint8_t* w = p.w + panel * P::panel_bytes(p.k);
   const Codes x = from_row<P>(c, row, p.k);
-  Panels<P, M, N> panels;
+  Panels<P, M, N, S> panels;
   panels.clear();
   int64_t k = 0;
   for (; k + kRecordUnits * kUnit <= p.k; k += kRecordUnits * kUnit, w += P::record_bytes(kRecordUnits))
@@ -166,43 +166,51 @@ template <class P>
 constexpr bool kCommon = false;
 #endif
 
-// Rows of a full tile. Each row takes two registers a panel, its total and the sum of a group.
+// Rows and panels of a full tile. Each row takes two registers a panel, its total and the sum of a group.
 constexpr int kTileRows = 4;
 template <class P>
 constexpr int kTilePanels = kRegisters == 32 && kCommon<P> ? 3 : 1;
-// A single row waits for memory: four streams keep more of it coming.
+// One or two rows wait for memory: four streams keep more of it coming. Two of them share registers where those reach.
 template <class P>
 constexpr int kStreams = kCommon<P> ? 4 : 1;
+template <class P>
+constexpr int kAbreast = kRegisters == 32 && kCommon<P> ? 2 : 1;
 
 template <class P, int N>
 void multiply_rows(const Product& p, const Codes& c, int64_t row, int64_t m, int64_t panel) {
-  for (; m >= kTileRows; m -= kTileRows, row += kTileRows) multiply_tile<P, kTileRows, N>(p, c, row, panel, 1);
+  for (; m >= kTileRows; m -= kTileRows, row += kTileRows) multiply_tile<P, kTileRows, N, 1>(p, c, row, panel, 1);
   if constexpr (kCommon<P>) {
-    for (; m >= 2; m -= 2, row += 2) multiply_tile<P, 2, N>(p, c, row, panel, 1);
+    for (; m >= 2; m -= 2, row += 2) multiply_tile<P, 2, N, 1>(p, c, row, panel, 1);
   }
-  for (; m >= 1; m -= 1, row += 1) multiply_tile<P, 1, N>(p, c, row, panel, 1);
+  for (; m >= 1; m -= 1, row += 1) multiply_tile<P, 1, N, 1>(p, c, row, panel, 1);
+}
+
+// Streams of several panels each, which follow each other in memory: what is fetched ahead of one panel's end is the
+// next one.
+template <class P, int M>
+void multiply_streams(const Product& p, const Codes& c, const Parallel* parallel) {
+  constexpr int64_t kRun = 4, kWide = kStreams<P>;
+  const int64_t panels = ceil_div(p.n, kLanes);
+  parallel_for(parallel, ceil_div(panels, kWide * kRun), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      int64_t panel = i * kWide * kRun;
+      if (panel + kWide * kRun <= panels) {
+        for (int64_t r = 0; r < kRun; ++r)
+          multiply_tile<P, M, kAbreast<P>, kStreams<P> / kAbreast<P>>(p, c, 0, panel + r, kRun);
+        continue;
+      }
+      for (; panel < panels; ++panel) multiply_tile<P, M, 1, 1>(p, c, 0, panel, 1);
+    }
+  });
 }
 
 template <class P>
 void multiply(const Product& p, const Codes& c, const Parallel* parallel) {
-  const int64_t panels = ceil_div(p.n, kLanes);
-  if (p.m == 1) {
-    // Streams of several panels each, which follow each other in memory: what is fetched ahead of one panel's end is
-    // the next one.
-    constexpr int64_t kRun = 4;
-    constexpr int kWide = kStreams<P>;
-    parallel_for(parallel, ceil_div(panels, kWide * kRun), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        int64_t panel = i * kWide * kRun;
-        if (panel + kWide * kRun <= panels) {
-          for (int64_t r = 0; r < kRun; ++r) multiply_tile<P, 1, kWide>(p, c, 0, panel + r, kRun);
-          continue;
-        }
-        for (; panel < panels; ++panel) multiply_tile<P, 1, 1>(p, c, 0, panel, 1);
-      }
-    });
-    return;
+  if (p.m == 1) return multiply_streams<P, 1>(p, c, parallel);
+  if constexpr (kCommon<P>) {
+    if (p.m == 2) return multiply_streams<P, 2>(p, c, parallel);
   }
+  const int64_t panels = ceil_div(p.n, kLanes);
   constexpr int kTile = kTilePanels<P>;
   // Bands of x whose codes stay in L2 while panels pass, each of them in L1.
   int64_t band = (int64_t{1} << 18) / (p.k + 1) / kTileRows * kTileRows;

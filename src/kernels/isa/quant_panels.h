@@ -271,143 +271,226 @@ struct Codes {
   float* sum;      // [m][k / group]: the sum of codes times their scale, what minima are multiplied by
 };
 
-// M rows of x by one panel. Chains of members: GCC keeps arrays of vectors that are indexed in loops on the stack.
-template <class P, int M>
-struct Rows {
+// Chains of members here and below: GCC keeps arrays of vectors that are indexed in loops on the stack.
+
+// The codes of one quad in N panels, `stride` bytes apart.
+template <class P, int N>
+struct Quads {
+  VecI w;
+  Quads<P, N - 1> rest;
+  template <int q>
+  TESSERA_INLINE void load(const uint8_t* unit, int64_t stride) {
+    w = quad<P::kBits, q>(unit);
+    if constexpr (P::kLookup) w = look_up(w);
+    rest.template load<q>(unit + stride, stride);
+  }
+};
+template <class P>
+struct Quads<P, 0> {
+  template <int q>
+  TESSERA_INLINE void load(const uint8_t*, int64_t) {}
+};
+
+// What a group's codes are multiplied by, and their minima, in N panels.
+template <class P, int N>
+struct Scales {
+  Vec d, minimum;  // of the block
+  Vec scale, shift;
+  Scales<P, N - 1> rest;
+  TESSERA_INLINE void start_block(const uint8_t* halves, int64_t stride) {
+    d = load_halves(halves);
+    if constexpr (P::kForm.shifts) minimum = load_halves(halves + 2 * kLanes);
+    rest.start_block(halves + stride, stride);
+  }
+  TESSERA_INLINE void start_group(const uint8_t* multipliers, int64_t stride) {
+    scale = d;
+    if constexpr (P::kForm.shifts) shift = minimum;
+    if constexpr (P::kMultipliers) {
+      scale *= load_bytes(multipliers);
+      if constexpr (P::kForm.shifts) shift *= load_bytes(multipliers + P::kGroups * kLanes);
+    }
+    rest.start_group(multipliers + stride, stride);
+  }
+};
+template <class P>
+struct Scales<P, 0> {
+  TESSERA_INLINE void start_block(const uint8_t*, int64_t) {}
+  TESSERA_INLINE void start_group(const uint8_t*, int64_t) {}
+};
+
+// The sums of one row of x by N panels.
+template <class P, int N>
+struct Row {
   Vec total;
   Sum<P::kBits, P::kSigned, P::kForm.group> sum;
-  Rows<P, M - 1> rest;
+  Row<P, N - 1> rest;
 
   TESSERA_INLINE void clear() {
     total = Vec{};
     rest.clear();
   }
-  TESSERA_INLINE void start(const int32_t* from, int64_t stride) {
-    sum.start(P::kCentre == 0 ? 0 : *from);
-    rest.start(from + stride, stride);
+  TESSERA_INLINE void start(int32_t value) {
+    sum.start(value);
+    rest.start(value);
   }
   template <int q>
-  TESSERA_INLINE void add(VecI w, const int8_t* code, int64_t stride) {
-    int32_t x;
-    memcpy(&x, code, 4);
-    sum.template add<q>(w, splat_int(x));
-    rest.template add<q>(w, code + stride, stride);
+  TESSERA_INLINE void add(const Quads<P, N>& w, VecI x) {
+    sum.template add<q>(w.w, x);
+    rest.template add<q>(w.rest, x);
   }
-  TESSERA_INLINE void finish(Vec weight_scale, const float* scale, int64_t stride) {
-    total = fma(__builtin_convertvector(sum.wide, Vec) * splat(*scale), weight_scale, total);
-    rest.finish(weight_scale, scale + stride, stride);
+  TESSERA_INLINE void finish(const Scales<P, N>& w, Vec scale) {
+    total = fma(__builtin_convertvector(sum.wide, Vec) * scale, w.scale, total);
+    rest.finish(w.rest, scale);
   }
-  TESSERA_INLINE void shift(Vec minimum, const float* from, int64_t stride) {
-    total = fma(minimum, splat(*from), total);
-    rest.shift(minimum, from + stride, stride);
+  TESSERA_INLINE void shift(const Scales<P, N>& w, Vec codes) {
+    total = fma(w.shift, codes, total);
+    rest.shift(w.rest, codes);
   }
-  // y [M][kLanes] of which n columns are there.
-  TESSERA_INLINE void put(float* y, int64_t stride, int64_t n, Vec bias) const {
-    if (n == kLanes) {
-      store(y, total + bias);
+  // n columns of y are there; from those of one panel to those of the next there are `step`.
+  TESSERA_INLINE void put(float* y, int64_t step, int64_t n, const float* bias) const {
+    if (n <= 0) return;
+    if (n >= kLanes) {
+      store(y, bias == nullptr ? total : total + load(bias));
     } else {
-      store_first(y, n, total + bias);
+      store_first(y, n, bias == nullptr ? total : total + load_first(bias, n, 0));
     }
-    rest.put(y + stride, stride, n, bias);
+    rest.put(y + step, step, n - step, bias == nullptr ? nullptr : bias + step);
   }
 };
 template <class P>
-struct Rows<P, 0> {
+struct Row<P, 0> {
+  TESSERA_INLINE void clear() {}
+  TESSERA_INLINE void start(int32_t) {}
+  template <int q>
+  TESSERA_INLINE void add(const Quads<P, 0>&, VecI) {}
+  TESSERA_INLINE void finish(const Scales<P, 0>&, Vec) {}
+  TESSERA_INLINE void shift(const Scales<P, 0>&, Vec) {}
+  TESSERA_INLINE void put(float*, int64_t, int64_t, const float*) const {}
+};
+
+// M rows of x by N panels.
+template <class P, int M, int N>
+struct Rows {
+  Row<P, N> row;
+  Rows<P, M - 1, N> rest;
+
+  TESSERA_INLINE void clear() {
+    row.clear();
+    rest.clear();
+  }
+  TESSERA_INLINE void start(const int32_t* from, int64_t stride) {
+    row.start(P::kCentre == 0 ? 0 : *from);
+    rest.start(from + stride, stride);
+  }
+  template <int q>
+  TESSERA_INLINE void add(const Quads<P, N>& w, const int8_t* code, int64_t stride) {
+    int32_t x;
+    memcpy(&x, code, 4);
+    row.template add<q>(w, splat_int(x));
+    rest.template add<q>(w, code + stride, stride);
+  }
+  TESSERA_INLINE void finish(const Scales<P, N>& w, const float* scale, int64_t stride) {
+    row.finish(w, splat(*scale));
+    rest.finish(w, scale + stride, stride);
+  }
+  TESSERA_INLINE void shift(const Scales<P, N>& w, const float* from, int64_t stride) {
+    row.shift(w, splat(*from));
+    rest.shift(w, from + stride, stride);
+  }
+  TESSERA_INLINE void put(float* y, int64_t stride, int64_t step, int64_t n, const float* bias) const {
+    row.put(y, step, n, bias);
+    rest.put(y + stride, stride, step, n, bias);
+  }
+};
+template <class P, int N>
+struct Rows<P, 0, N> {
   TESSERA_INLINE void clear() {}
   TESSERA_INLINE void start(const int32_t*, int64_t) {}
   template <int q>
-  TESSERA_INLINE void add(VecI, const int8_t*, int64_t) {}
-  TESSERA_INLINE void finish(Vec, const float*, int64_t) {}
-  TESSERA_INLINE void shift(Vec, const float*, int64_t) {}
-  TESSERA_INLINE void put(float*, int64_t, int64_t, Vec) const {}
+  TESSERA_INLINE void add(const Quads<P, N>&, const int8_t*, int64_t) {}
+  TESSERA_INLINE void finish(const Scales<P, N>&, const float*, int64_t) {}
+  TESSERA_INLINE void shift(const Scales<P, N>&, const float*, int64_t) {}
+  TESSERA_INLINE void put(float*, int64_t, int64_t, int64_t, const float*) const {}
 };
 
 // How far ahead of their use codes are fetched: memory takes about 100 ns, in which a core reads some 1.5 KB.
 constexpr int64_t kCodesAhead = 1536;
 
 // The quads q and up of group g of a unit.
-template <class P, int M, int g, int q>
-TESSERA_INLINE void add_quads(Rows<P, M>& rows, const uint8_t* unit, const int8_t* code, int64_t stride) {
+template <class P, int M, int N, int g, int q>
+TESSERA_INLINE void add_quads(Rows<P, M, N>& rows, const uint8_t* unit, int64_t apart, const int8_t* code,
+                              int64_t stride) {
   if constexpr (q < P::kForm.group / 4) {
     constexpr int kQuad = g * (P::kForm.group / 4) + q;
-    VecI w = quad<P::kBits, kQuad>(unit);
-    if constexpr (P::kLookup) w = look_up(w);
+    Quads<P, N> w;
+    w.template load<kQuad>(unit, apart);
     rows.template add<q>(w, code + 4 * kQuad, stride);
-    add_quads<P, M, g, q + 1>(rows, unit, code, stride);
+    add_quads<P, M, N, g, q + 1>(rows, unit, apart, code, stride);
   }
 }
 
-// Groups g and up of the unit at step k of x. `scales` and `minima` are those of the unit's first group.
-template <class P, int M, int g>
-TESSERA_INLINE void add_groups(Rows<P, M>& rows, const uint8_t* unit, const Codes& x, int64_t columns, int64_t k, Vec d,
-                               Vec minimum, const uint8_t* scales, const uint8_t* minima) {
+// Groups g and up of the unit at step k of x. `multipliers` are those of the unit's first group.
+template <class P, int M, int N, int g>
+TESSERA_INLINE void add_groups(Rows<P, M, N>& rows, const uint8_t* unit, int64_t apart, const Codes& x, int64_t columns,
+                               int64_t k, Scales<P, N>& w, const uint8_t* multipliers) {
   if constexpr (g < kUnit / P::kForm.group) {
     const int64_t at = (k + g * P::kForm.group) / P::kForm.group, stride = columns / P::kForm.group;
     rows.start(x.start + at, stride);
-    add_quads<P, M, g, 0>(rows, unit, x.code + k, columns);
-    const Vec scale = P::kMultipliers ? d * load_bytes(scales + g * kLanes) : d;
-    rows.finish(scale, x.scale + k / kUnit, columns / kUnit);
-    if constexpr (P::kForm.shifts)
-      rows.shift(P::kMultipliers ? minimum * load_bytes(minima + g * kLanes) : minimum, x.sum + at, stride);
-    add_groups<P, M, g + 1>(rows, unit, x, columns, k, d, minimum, scales, minima);
+    add_quads<P, M, N, g, 0>(rows, unit, apart, x.code + k, columns);
+    w.start_group(multipliers + g * kLanes, apart);
+    rows.finish(w, x.scale + k / kUnit, columns / kUnit);
+    if constexpr (P::kForm.shifts) rows.shift(w, x.sum + at, stride);
+    add_groups<P, M, N, g + 1>(rows, unit, apart, x, columns, k, w, multipliers);
   }
 }
 
-// One record of one panel, at step k of x.
-template <class P, int M>
-TESSERA_INLINE void add_record(Rows<P, M>& rows, const uint8_t* codes, int64_t units, const Codes& x, int64_t columns,
-                               int64_t k) {
-  constexpr BlockForm form = P::kForm;
+// One record of N panels, `apart` bytes from one to the next, at step k of x.
+template <class P, int M, int N>
+TESSERA_INLINE void add_record(Rows<P, M, N>& rows, const uint8_t* codes, int64_t apart, int64_t units, const Codes& x,
+                               int64_t columns, int64_t k) {
   const uint8_t* scales = codes + P::scale_offset(units);
-  Vec d = {}, minimum = {};
+  Scales<P, N> w;
   if constexpr (P::kMultipliers) {
-    d = load_halves(scales);
-    scales += 2 * kLanes;
-    if constexpr (form.shifts) {
-      minimum = load_halves(scales);
-      scales += 2 * kLanes;
-    }
+    w.start_block(scales, apart);
+    scales += 2 * kLanes * (P::kForm.shifts ? 2 : 1);
   }
 #pragma GCC unroll 1
   for (int64_t unit = 0; unit < units; ++unit) {
-    for (int64_t line = 0; line < P::kUnitBytes; line += 64) __builtin_prefetch(codes + kCodesAhead + line);
-    if constexpr (!P::kMultipliers) {
-      d = load_halves(scales);
-      if constexpr (form.shifts) minimum = load_halves(scales + 2 * kLanes);
-    }
-    add_groups<P, M, 0>(rows, codes, x, columns, k, d, minimum, scales, scales + P::kGroups * kLanes);
+    for (int n = 0; n < N; ++n)
+      for (int64_t line = 0; line < P::kUnitBytes; line += 64)
+        __builtin_prefetch(codes + n * apart + kCodesAhead + line);
+    if constexpr (!P::kMultipliers) w.start_block(scales, apart);
+    add_groups<P, M, N, 0>(rows, codes, apart, x, columns, k, w, scales);
     codes += P::kUnitBytes;
-    scales += P::kMultipliers ? kUnit / form.group * kLanes : P::kScaleBytes;
+    scales += P::kMultipliers ? kUnit / P::kForm.group * kLanes : P::kScaleBytes;
     k += kUnit;
   }
 }
 
-// N panels walked together.
-template <class P, int M, int N>
+// S times N panels: N are walked unit by unit, their sums in registers; S record by record, as streams of memory.
+template <class P, int M, int N, int S>
 struct Panels {
-  Rows<P, M> rows;
-  Panels<P, M, N - 1> rest;
+  Rows<P, M, N> rows;
+  Panels<P, M, N, S - 1> rest;
 
   TESSERA_INLINE void clear() {
     rows.clear();
     rest.clear();
   }
-  // A record of each panel; from one panel to the next there are `stride` bytes.
-  TESSERA_INLINE void add(const uint8_t* record, int64_t stride, int64_t units, const Codes& x, int64_t columns,
+  // A record of each panel; from one panel to the next there are `apart` bytes.
+  TESSERA_INLINE void add(const uint8_t* record, int64_t apart, int64_t units, const Codes& x, int64_t columns,
                           int64_t k) {
-    add_record<P, M>(rows, record, units, x, columns, k);
-    rest.add(record + stride, stride, units, x, columns, k);
+    add_record<P, M, N>(rows, record, apart, units, x, columns, k);
+    rest.add(record + N * apart, apart, units, x, columns, k);
   }
   // The sums to y, of which n columns are there; from the columns of one panel to those of the next there are `step`.
   TESSERA_INLINE void put(float* y, int64_t stride, int64_t step, int64_t n, const float* bias) const {
-    if (n <= 0) return;
-    const int64_t here = n < kLanes ? n : kLanes;
-    rows.put(y, stride, here, bias == nullptr ? Vec{} : here == kLanes ? load(bias) : load_first(bias, here, 0));
-    rest.put(y + step, stride, step, n - step, bias == nullptr ? nullptr : bias + step);
+    rows.put(y, stride, step, n, bias);
+    rest.put(y + N * step, stride, step, n - N * step, bias == nullptr ? nullptr : bias + N * step);
   }
 };
-template <class P, int M>
-struct Panels<P, M, 0> {
+template <class P, int M, int N>
+struct Panels<P, M, N, 0> {
   TESSERA_INLINE void clear() {}
   TESSERA_INLINE void add(const uint8_t*, int64_t, int64_t, const Codes&, int64_t, int64_t) {}
   TESSERA_INLINE void put(float*, int64_t, int64_t, int64_t, const float*) const {}

@@ -42,9 +42,7 @@ Range range_of(const float* x, int64_t n) {
   return r;
 }
 
-int64_t quantize_chunks(const Args& args) {
-  return round_up(element_count(args.in[0]), kQuantizeGrain) / kQuantizeGrain;
-}
+int64_t quantize_chunks(const Args& args) { return ceil_div(element_count(args.in[0]), kQuantizeGrain); }
 size_t quantize_dynamic_scratch(const Args& args) noexcept {
   return static_cast<size_t>(quantize_chunks(args)) * sizeof(Range);
 }
@@ -138,7 +136,7 @@ void pack_int_operand(const PackArgs& args, void* out) noexcept {
 }
 
 size_t weights_room(const Args& args) {
-  return static_cast<size_t>(round_up(packed_int_bytes(args.in[1].shape[0], args.in[1].shape[1]), 64));
+  return static_cast<size_t>(ceil_div(packed_int_bytes(args.in[1].shape[0], args.in[1].shape[1]), 64) * 64);
 }
 template <bool kPacked>
 size_t int_product_scratch(const Args& args) noexcept {
@@ -160,9 +158,9 @@ int linear_integer(const Args& args) noexcept {
   const IntProduct p = int_product(args, 2, kPacked);
   int32_t* y = static_cast<int32_t*>(args.out[0].data);
   multiply_ints(p, args.parallel, prepare<kPacked>(args),
-                [&](int64_t row, int64_t column, int rows, int columns, const int32_t* c) {
-                  for (int r = 0; r < rows; ++r)
-                    memcpy(y + (row + r) * p.n + column, c + r * kIntColumns, static_cast<size_t>(columns) * 4);
+                [&](int64_t row, int64_t column, int64_t rows, int64_t columns, const int32_t* c) {
+                  for (int64_t r = 0; r < rows; ++r)
+                    memcpy(y + (row + r) * p.n + column, c + r * kTileColumns, static_cast<size_t>(columns) * 4);
                 });
   return kDone;
 }
@@ -177,17 +175,17 @@ int linear_quantized(const Args& args) noexcept {
   const float scale = static_cast<float>(args.attrs[0].f);
   float* y = static_cast<float*>(args.out[0].data);
   multiply_ints(p, args.parallel, prepare<kPacked>(args),
-                [&](int64_t row, int64_t column, int rows, int columns, const int32_t* c) {
-                  alignas(64) float factor[kIntColumns], added[kIntColumns];
-                  for (int j = 0; j < columns; ++j) {
+                [&](int64_t row, int64_t column, int64_t rows, int64_t columns, const int32_t* c) {
+                  alignas(64) float factor[kTileColumns], added[kTileColumns];
+                  for (int64_t j = 0; j < columns; ++j) {
                     factor[j] = w_scale.at(column + j);
                     added[j] = bias.at(column + j);
                   }
-                  for (int r = 0; r < rows; ++r) {
+                  for (int64_t r = 0; r < rows; ++r) {
                     const float by_row = x_scale.at(row + r) * scale;
                     float* to = y + (row + r) * p.n + column;
-                    const int32_t* from = c + r * kIntColumns;
-                    for (int j = 0; j < columns; ++j)
+                    const int32_t* from = c + r * kTileColumns;
+                    for (int64_t j = 0; j < columns; ++j)
                       to[j] = static_cast<float>(from[j]) * (by_row * factor[j]) + added[j];
                   }
                 });
@@ -271,7 +269,7 @@ int linear_blocks(const Args& args) noexcept {
   float* y = static_cast<float*>(args.out[0].data);
   constexpr int64_t kOutputs = 8;  // of one task: 8 KiB of floats
   const int64_t size = b.block < kPart ? b.block : kPart;
-  parallel_for(args.parallel, round_up(n, kOutputs) / kOutputs, 1 + (int64_t{1} << 15) / (k * m * kOutputs + 1),
+  parallel_for(args.parallel, ceil_div(n, kOutputs), 1 + (int64_t{1} << 15) / (k * m * kOutputs + 1),
                [&](int64_t begin, int64_t end) {
                  alignas(64) float part[kOutputs * kPart];
                  for (int64_t first = begin * kOutputs; first < end * kOutputs; first += kOutputs) {
