@@ -126,6 +126,8 @@ void add_arithmetic(CLI::App& app, Draft& draft) {
                  fmt::format("types to round the weights to as they are loaded: keep (default), {}",
                              fmt::join(engine::recipes(), " ")))
       ->type_name("TYPE");
+  app.add_flag("--deterministic", draft.arguments.language.deterministic,
+               "the same bits whoever shares a step: alone or with others, read whole or in parts");
   app.add_option("--activations", draft.arguments.language.activations,
                  "keep (default): rounded to bf16 for bf16 weights and to int8 for quantized ones; f32: as they are")
       ->check(CLI::IsMember({"keep", "f32"}))

@@ -26,6 +26,7 @@ struct LanguageArguments {
   std::string cache = "f32";
   std::string activations = "keep";
   std::string weights = "keep";
+  bool deterministic = false;
   int64_t bench_prompt = 512, bench_gen = 64, bench_sequences = 1;
   std::string pooling;  // "": as the model's files say
   bool normalise = false;

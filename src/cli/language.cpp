@@ -89,6 +89,7 @@ engine::DecoderOptions decoder_options(const Arguments& arguments, const transfo
   options.sequences = sequences;
   options.chunk = l.chunk;
   options.weights = l.weights;
+  options.deterministic = l.deterministic;
   options.exact = l.activations == "f32";
   options.cache = l.cache == "f16"    ? DType::f16
                   : l.cache == "bf16" ? DType::bf16
@@ -196,6 +197,7 @@ Result<int> embed(const Arguments& arguments) {
                  engine::Encoder::make(source, {.threads = arguments.session.threads,
                                                 .optimisation = arguments.session.compile.optimisation,
                                                 .weights = l.weights,
+                                                .deterministic = l.deterministic,
                                                 .exact = l.activations == "f32"}));
   const bool normalised = l.normalise || (source.normalised && l.pooling.empty());
   Result<Tensor> vectors =

@@ -102,6 +102,7 @@ Result<std::unique_ptr<Decoder>> Decoder::make(const transformer::Source& source
   decoder->pool_ = std::make_unique<runtime::PagePool>(pages, kPageRows);
   compile_options.pipeline.level = options.optimisation;
   compile_options.pipeline.exact_activations = options.exact;
+  compile_options.pipeline.deterministic = options.deterministic;
   TESSERA_ASSIGN(decoder->executable_, compile(graph, compile_options));
   return decoder;
 }

@@ -17,11 +17,12 @@ struct DecoderOptions {
   int optimisation = 2;
   bool logits = true;  // else the last hidden state
   DType cache = DType::f32;
-  std::string weights = {};  // types to convert them to as they are loaded: with_weights
-  bool exact = false;        // activations are not rounded to what the weights' type suggests
-  int64_t context = 0;       // tokens of a sequence; 0: what the model was made for
-  int64_t sequences = 1;     // that are open at once
-  int64_t chunk = 512;       // tokens of a step at most
+  std::string weights = {};    // types to convert them to as they are loaded: with_weights
+  bool exact = false;          // activations are not rounded to what the weights' type suggests
+  bool deterministic = false;  // a sequence's results do not depend on who shares its steps, to the last bit
+  int64_t context = 0;         // tokens of a sequence; 0: what the model was made for
+  int64_t sequences = 1;       // that are open at once
+  int64_t chunk = 512;         // tokens of a step at most
 };
 
 // One sequence's part of a step.

@@ -46,6 +46,7 @@ Result<std::unique_ptr<Encoder>> Encoder::make(const transformer::Source& source
     how.optimisation = options.optimisation;
     how.exact = options.exact;
     how.weights = options.weights;
+    how.deterministic = options.deterministic;
     how.logits = false;
     how.context = std::min<int64_t>(source.config.context, 8192);
     TESSERA_ASSIGN(encoder->decoder_, Decoder::make(source, how));
@@ -59,6 +60,7 @@ Result<std::unique_ptr<Encoder>> Encoder::make(const transformer::Source& source
   encoder->cost_ = cost_of(graph);
   how.pipeline.level = options.optimisation;
   how.pipeline.exact_activations = options.exact;
+  how.pipeline.deterministic = options.deterministic;
   TESSERA_ASSIGN(encoder->executable_, compile(graph, how));
   return encoder;
 }

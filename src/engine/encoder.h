@@ -16,6 +16,7 @@ struct EncoderOptions {
   int threads = 0;
   int optimisation = 2;
   std::string weights = {};    // types to convert them to as they are loaded: with_weights
+  bool deterministic = false;  // a text's vectors do not depend on the others, to the last bit
   bool exact = false;          // activations are not rounded to what the weights' type suggests
   int64_t step_tokens = 4096;  // of several sequences that run together, unless one alone is longer
 };

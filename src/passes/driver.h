@@ -17,6 +17,8 @@ class UserRules;  // passes/user_rules.h
 struct PipelineOptions {
   int level = 2;                   // -O0 to -O3
   bool strict = false;             // only rewrites that keep every bit
+  // Rows of a product are rounded and added up alike however many there are.
+  bool deterministic = false;
   bool exact_activations = false;  // do not round what quantized and bf16 weights are multiplied by
   bool approximate = false;        // also rules of the class `approx`
   std::shared_ptr<const UserRules> own_rules = {};

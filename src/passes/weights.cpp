@@ -28,7 +28,7 @@ ir::X product(ir::Builder& builder, DType weights, const PipelineOptions& option
   const bool exact = options.strict || options.exact_activations;
   if (weights == DType::f16 || (weights == DType::bf16 && !exact)) return builder.add(ops::linear_op, operands)[0];
   if (exact) return builder.add(ops::dequant_linear_op, operands)[0];
-  return builder.add(ops::quant_linear_op, operands, {ops::kFineRows})[0];
+  return builder.add(ops::quant_linear_op, operands, {options.deterministic ? 0 : ops::kFineRows})[0];
 }
 
 }  // namespace
