@@ -15,8 +15,8 @@ namespace tessera::passes {
 class UserRules;  // passes/user_rules.h
 
 struct PipelineOptions {
-  int level = 2;                   // -O0 to -O3
-  bool strict = false;             // only rewrites that keep every bit
+  int level = 2;        // -O0 to -O3
+  bool strict = false;  // only rewrites that keep every bit
   // Rows of a product are rounded and added up alike however many there are.
   bool deterministic = false;
   bool exact_activations = false;  // do not round what quantized and bf16 weights are multiplied by
