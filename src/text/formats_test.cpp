@@ -178,6 +178,26 @@ TEST(ChatTemplate, Renders) {
        "endfor %}",
        "IN1"},
       {"{{ strftime_now('%Y') }}", "2023"},
+      {"a\n  {% raw %}\n{{ x }}{% endraw %}\n{% raw -%} {%x%} {%- endraw %}", "a\n\n{{ x }}{%x%}"},
+      {"{% with x = n, y = 4 %}{{ x + y }}{% set z = 1 %}{% endwith %}{{ x is defined or z is defined }}", "7false"},
+      {"{% do messages.index(1) if false %}{{ '%s-%03d|%5.1f|%(a)s' % (1, 2, 3.14) if false else '%s-%03d|%5.1f' % "
+       "('a', 2, 3.14) }}",
+       "a-002|  3.1"},
+      {"{{ '%(a)s%%' % {'a': n} }}{{ '{:>4}|{0}|{x:05.1f}|{d[a]}'.format('q', x=2, d=d) }}", "3%   q|q|002.0|x\"y"},
+      {"{% macro f(a, b=a) %}{{ a }}{{ b }}{{ varargs }}{{ kwargs }}{% endmacro %}{{ f(1) }}{{ f(*[1, 2, 3], z=4) }}"
+       "{{ f(**{'a': 5}) }}",
+       "11[]{}12[3]{\"z\": 4}55[]{}"},
+      {"{% macro box(t) %}<{{ caller(t) }}>{% endmacro %}{% for i in [1, 2] %}{% call(x) box('b') %}{{ i ~ x }}"
+       "{% endcall %}{% endfor %}",
+       "<1b><2b>"},
+      {"{{ [7, 8].1 }}{{ n is divisibleby 3 and n is not in [1, 2] }}{{ [1, 2, 3] | select('>', 1) | list }}",
+       "8true[2, 3]"},
+      {"{{ 'a-b'.partition('-') }}{{ 'a b c'.rsplit(' ', 1) }}{{ '7'.zfill(3) }}{{ 'aXbX'.count('X') }}"
+       "{{ 'abc'.removeprefix('a').removesuffix('c') }}{{ '12'.isdigit() }}",
+       "[\"a\", \"-\", \"b\"][\"a b\", \"c\"]0072btrue"},
+      {"{{ [1, 2, 3] | batch(2, 0) | list }}{{ [1, 2, 3] | slice(2) | list }}{{ 2.567 | round(1) }}{{ 1e2 }}"
+       "{% for k, g in messages | groupby('role') %}{{ k }}{{ g | length }}{% endfor %}{{ 'a b' | urlencode }}",
+       "[[1, 2], [3, 0]][[1, 2], [3]]2.6100.0assistant1user1a%20b"},
       {"{% set b = {16: 'x', 4: 'y'} %}{{ b[4] ~ b[16] }}{% for k, v in b | dictsort %}{{ k + 1 }}{% endfor %}",
        "yx517"},
       {"{{ ' ' * 2 ~ 'a' * 3 ~ 'b' * -1 }}", "  aaa"},
@@ -203,6 +223,7 @@ TEST(ChatTemplate, RefusesWithTheLine) {
       {"a\n{% include 'x' %}", "line 2"},
       {"{{ a | frobnicate }}", "frobnicate"},
       {"{% if a %}", "endif"},
+      {"\n{% raw %}{{ x }}", "line 2"},
       {"{{ a", "line 1"},
       {"\n\n{{ a b }}", "line 3"},
   };
@@ -241,6 +262,12 @@ TEST(ChatTemplate, RefusesWithTheLine) {
       {"{% set d = {} %}{% set d.x = 1 %}", Code::template_failed},
       {"{% set x = [1] * 3 %}", Code::template_failed},
       {"{% set x = 'ab' * 2000000000 %}", Code::iteration_limit},
+      {"{{ '%1000d' % 1 ~ '%99999d' % 1 }}", Code::template_failed},
+      {"{% set ns = namespace(s='%900d') %}{% for i in range(14) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}"
+       "{{ ns.s % range(16384) }}",
+       Code::iteration_limit},
+      {"{{ '{} {}'.format(1) }}", Code::template_failed},
+      {"{{ 'a%z' % 1 }}", Code::template_failed},
       {"{% set ns = namespace(s='ab') %}{% for i in range(18) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}"
        "{{ ns.s | replace('a', ns.s) | length }}",
        Code::iteration_limit},

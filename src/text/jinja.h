@@ -44,6 +44,8 @@ struct JinjaNode {
     macro,
     call,
     filter_block,
+    with,
+    do_,
     break_,
     continue_,  // see the parser
     literal,
@@ -55,6 +57,7 @@ struct JinjaNode {
     slice,
     invoke,
     keyword,
+    spread,
     filter,
     test,
     unary,

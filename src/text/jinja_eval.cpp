@@ -1,252 +1,15 @@
-#include <algorithm>
 #include <cmath>
 #include <ctime>
 #include <optional>
 
-#include "base/result.h"
-#include "text/chat_template.h"
-#include "text/jinja.h"
-#include "text/unicode.h"
+#include "text/jinja_format.h"
+#include "text/jinja_renderer.h"
 
 namespace tessera::text {
 
-using Scope = std::vector<std::pair<std::string, Value>>;
-
-// What a macro's name stands for; `native` is a function of ours instead.
-struct Macro {
-  const JinjaNode* node = nullptr;
-  std::string native = {};
-};
-
-namespace {
-
 using Node = JinjaNode::Kind;
-constexpr std::string_view kTooDeep = "a list or mapping nests too deep, or holds a namespace";
-constexpr int kMaxDepth = 400;  // of evaluations in each other: expressions nest 200, macros call macros
 
-enum class Flow : uint8_t { on, break_, continue_ };
-
-class Renderer {
- public:
-  Renderer(std::string_view source, const RenderOptions& options) : source_(source), options_(options) {}
-  Result<std::string> run(const JinjaNode& root, const Value& context);
-
- private:
-  tl::unexpected<Error> bad(const JinjaNode& node, std::string_view what, Code code = Code::template_failed) const {
-    return fail(code, "{}", at_line(source_, node.line, what));
-  }
-  // Errors of filters and methods get the line.
-  template <class T>
-  Result<T> located(const JinjaNode& node, Result<T> result) const {
-    if (!result) return bad(node, result.error().message, result.error().code);
-    return result;
-  }
-  Status charge(const JinjaNode& node, uint64_t steps) {
-    steps_ += std::min(steps, options_.max_steps + 1);
-    if (steps_ > options_.max_steps) return bad(node, "the template runs too long", Code::iteration_limit);
-    return {};
-  }
-  Value look_up(std::string_view name);
-  void assign(const std::string& name, Value value);
-
-  Result<Flow> block(const JinjaNode& node, std::string& out);
-  Result<Flow> statement(const JinjaNode& node, std::string& out);
-  Result<Flow> loop(const JinjaNode& node, std::string& out);
-  Status set(const JinjaNode& node);
-  Status unpack(const JinjaNode& node, const Value& value, Scope& scope) const;
-  Result<Value> evaluate(const JinjaNode& node);
-  Result<Value> evaluate_plain(const JinjaNode& node);
-  Result<Value> binary(const JinjaNode& node);
-  Result<Value> compute(const JinjaNode& node, const Value& left, const Value& right);
-  Result<bool> contains(const JinjaNode& node, const Value& value, const Value& in) const;
-  Result<Value> attribute(const JinjaNode& node, const Value& object, std::string_view name) const;
-  Result<Value> item(const JinjaNode& node);
-  Result<Value> slice(const JinjaNode& node);
-  Result<Value> invoke(const JinjaNode& node, const JinjaNode* caller);
-  Result<Value> run_macro(const JinjaNode& macro, const Arguments& arguments, const JinjaNode* caller);
-  Result<Value> native(const JinjaNode& node, std::string_view name, const Arguments& arguments);
-  Result<Arguments> arguments(const JinjaNode& node, size_t first);
-
-  std::string_view source_;
-  RenderOptions options_;
-  std::vector<Scope> scopes_;
-  uint64_t steps_ = 0;
-  int depth_ = 0;
-};
-
-Value Renderer::look_up(std::string_view name) {
-  for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
-    steps_ += scope->size() / 16;  // charge() looks when the name's node is left
-    for (const auto& [key, value] : *scope)
-      if (key == name) return value;
-  }
-  return {};
-}
-
-void Renderer::assign(const std::string& name, Value value) {
-  steps_ += scopes_.back().size() / 16;
-  for (auto& [key, old] : scopes_.back()) {
-    if (key != name) continue;
-    old = std::move(value);
-    return;
-  }
-  scopes_.back().emplace_back(name, std::move(value));
-}
-
-Result<Flow> Renderer::block(const JinjaNode& node, std::string& out) {
-  for (const JinjaPtr& child : node.children) {
-    TESSERA_ASSIGN(const Flow flow, statement(*child, out));
-    if (flow != Flow::on) return flow;
-  }
-  return Flow::on;
-}
-
-Result<Flow> Renderer::statement(const JinjaNode& node, std::string& out) {
-  TESSERA_TRY(charge(node, 1));
-  const Deeper deeper(depth_);
-  if (depth_ > kMaxDepth) return bad(node, "the template nests too deep", Code::iteration_limit);
-  switch (node.kind) {
-    case Node::text:
-      out += node.text;
-      break;
-    case Node::output: {
-      TESSERA_ASSIGN(const Value value, evaluate(*node.children[0]));
-      TESSERA_TRY(charge(node, value.weight() / 4));
-      out += value.text();
-      break;
-    }
-    case Node::block:
-      return block(node, out);
-    case Node::if_: {
-      TESSERA_ASSIGN(const Value condition, evaluate(*node.children[0]));
-      if (condition.truth()) return block(*node.children[1], out);
-      return node.children[2] ? statement(*node.children[2], out) : Flow::on;
-    }
-    case Node::for_:
-      return loop(node, out);
-    case Node::set:
-    case Node::set_block:
-      TESSERA_TRY(set(node));
-      break;
-    case Node::macro:
-      assign(node.text, Value(std::make_shared<const Macro>(Macro{&node})));
-      break;
-    case Node::call: {
-      TESSERA_ASSIGN(const Value text, invoke(*node.children[1], &node));
-      out += text.text();
-      break;
-    }
-    case Node::filter_block: {
-      std::string inner;
-      TESSERA_ASSIGN(const Flow flow, block(*node.children[0], inner));
-      TESSERA_ASSIGN(const Arguments given, arguments(node, 1));
-      const Value text(std::move(inner));
-      TESSERA_TRY(charge(node, cost_of(node.text, text, given)));
-      TESSERA_ASSIGN(const Value value, located(node, apply_filter(node.text, text, given)));
-      out += value.text();
-      return flow;
-    }
-    case Node::break_:
-      return Flow::break_;
-    case Node::continue_:
-      return Flow::continue_;
-    default:
-      return bad(node, "a statement is missing");
-  }
-  if (out.size() > options_.max_output) return bad(node, "the template writes too much", Code::iteration_limit);
-  TESSERA_TRY(charge(node, node.kind == Node::text ? node.text.size() / 64 : 0));
-  return Flow::on;
-}
-
-Status Renderer::unpack(const JinjaNode& node, const Value& value, Scope& scope) const {
-  if (node.names.size() == 1) {
-    scope.emplace_back(node.names[0], value);
-    return {};
-  }
-  const ValueList* items = value.items();
-  if (items == nullptr || items->size() != node.names.size())
-    return bad(node, fmt::format("{} cannot be unpacked into {} variables", value.type_name(), node.names.size()));
-  for (size_t i = 0; i < items->size(); ++i) scope.emplace_back(node.names[i], (*items)[i]);
-  return {};
-}
-
-Result<Flow> Renderer::loop(const JinjaNode& node, std::string& out) {
-  TESSERA_ASSIGN(const Value walked, evaluate(*node.children[0]));
-  ValueList items;
-  if (const ValueList* list = walked.items()) {
-    items = *list;
-  } else if (const ValueDict* fields = walked.fields()) {
-    for (const auto& [key, value] : *fields) items.push_back(key);
-  } else if (const std::string* text = walked.string()) {
-    for (size_t at = 0; at < text->size();) {
-      const Utf8Step step = utf8_step(*text, at);
-      const size_t length = std::max<size_t>(1, step.valid);
-      items.emplace_back(text->substr(at, length));
-      at += length;
-    }
-  } else {
-    return bad(node, fmt::format("{} cannot be walked", walked.type_name()));
-  }
-  TESSERA_TRY(charge(node, items.size()));
-  if (node.children[1]) {
-    ValueList kept;
-    for (Value& item : items) {
-      scopes_.emplace_back();
-      TESSERA_TRY(unpack(node, item, scopes_.back()));
-      TESSERA_ASSIGN(const Value condition, evaluate(*node.children[1]));
-      scopes_.pop_back();
-      if (condition.truth()) kept.push_back(std::move(item));
-    }
-    items = std::move(kept);
-  }
-  if (items.empty() && node.children[3]) return block(*node.children[3], out);
-  const auto count = static_cast<int64_t>(items.size());
-  for (int64_t i = 0; i < count; ++i) {
-    const auto at = static_cast<size_t>(i);
-    Scope scope;
-    TESSERA_TRY(unpack(node, items[at], scope));
-    ValueDict facts = {{"index", i + 1},        {"index0", i},
-                       {"revindex", count - i}, {"revindex0", count - i - 1},
-                       {"first", i == 0},       {"last", i + 1 == count},
-                       {"length", count}};
-    facts.emplace_back("previtem", i > 0 ? items[at - 1] : Value());
-    facts.emplace_back("nextitem", i + 1 < count ? items[at + 1] : Value());
-    scope.emplace_back("loop", Value::dict(std::move(facts)));
-    scopes_.push_back(std::move(scope));
-    const Result<Flow> flow = block(*node.children[2], out);
-    scopes_.pop_back();
-    if (!flow) return flow;
-    if (*flow == Flow::break_) break;
-    TESSERA_TRY(charge(node, 1));
-  }
-  return Flow::on;
-}
-
-Status Renderer::set(const JinjaNode& node) {
-  Value value;
-  const JinjaNode& last = *node.children.back();
-  if (node.kind == Node::set_block) {
-    std::string text;
-    TESSERA_ASSIGN([[maybe_unused]] const Flow flow, block(last, text));
-    value = std::move(text);
-  } else {
-    TESSERA_ASSIGN(value, evaluate(last));
-  }
-  if (!node.names.empty()) {
-    Scope pairs;
-    TESSERA_TRY(unpack(node, value, pairs));
-    for (auto& [name, part] : pairs) assign(name, std::move(part));
-    return {};
-  }
-  TESSERA_ASSIGN(Value object, evaluate(*node.children[0]));
-  // A namespace that held itself would never be freed.
-  if (value.depth() >= Value::kMaxDepth) return bad(node, kTooDeep, Code::iteration_limit);
-  if (!object.set_field(node.text, value))
-    return bad(node, fmt::format("{} is no namespace: its attributes cannot be set", object.type_name()));
-  return charge(node, object.fields()->size() / 16);
-}
-
-Result<Value> Renderer::evaluate(const JinjaNode& node) {
+Result<Value> JinjaRenderer::evaluate(const JinjaNode& node) {
   TESSERA_TRY(charge(node, 1));
   const Deeper deeper(depth_);
   if (depth_ > kMaxDepth) return bad(node, "the template nests too deep", Code::iteration_limit);
@@ -259,7 +22,7 @@ Result<Value> Renderer::evaluate(const JinjaNode& node) {
   return value;
 }
 
-Result<Value> Renderer::evaluate_plain(const JinjaNode& node) {
+Result<Value> JinjaRenderer::evaluate_plain(const JinjaNode& node) {
   switch (node.kind) {
     case Node::literal:
       return node.value;
@@ -337,7 +100,7 @@ Result<Value> Renderer::evaluate_plain(const JinjaNode& node) {
   }
 }
 
-Result<Value> Renderer::binary(const JinjaNode& node) {
+Result<Value> JinjaRenderer::binary(const JinjaNode& node) {
   TESSERA_ASSIGN(const Value left, evaluate(*node.children[0]));
   if (node.text == "and" && !left.truth()) return left;
   if (node.text == "or" && left.truth()) return left;
@@ -355,7 +118,7 @@ Result<Value> Renderer::binary(const JinjaNode& node) {
   return compute(node, left, right);
 }
 
-Result<bool> Renderer::contains(const JinjaNode& node, const Value& value, const Value& in) const {
+Result<bool> JinjaRenderer::contains(const JinjaNode& node, const Value& value, const Value& in) const {
   if (const ValueList* items = in.items()) return std::find(items->begin(), items->end(), value) != items->end();
   if (in.fields() != nullptr)
     return std::any_of(in.fields()->begin(), in.fields()->end(), [&](const auto& f) { return f.first == value; });
@@ -365,7 +128,7 @@ Result<bool> Renderer::contains(const JinjaNode& node, const Value& value, const
   return bad(node, fmt::format("{} cannot be looked for in {}", value.type_name(), in.type_name()));
 }
 
-Result<Value> Renderer::compute(const JinjaNode& node, const Value& left, const Value& right) {
+Result<Value> JinjaRenderer::compute(const JinjaNode& node, const Value& left, const Value& right) {
   const std::string& op = node.text;
   const bool texts = left.string() != nullptr || right.string() != nullptr;
   if (op == "~" || (op == "+" && texts)) {
@@ -373,12 +136,22 @@ Result<Value> Renderer::compute(const JinjaNode& node, const Value& left, const 
     TESSERA_TRY(charge(node, right.weight()));
     if (op == "+" && (left.is_undefined() || right.is_undefined() || left.is_null() || right.is_null()))
       return bad(node, fmt::format("{} and {} cannot be added", left.type_name(), right.type_name()));
-    return Value(left.text() + right.text());
+    const Arguments comma{{Value(",")}, {}};  // a list beside a text is its items, as the JavaScript reference has it
+    std::string joined;
+    for (const Value* side : {&left, &right}) {
+      TESSERA_ASSIGN(const Value text, side->items() == nullptr ? *side : apply_filter("join", *side, comma));
+      joined += text.text();
+    }
+    return Value(std::move(joined));
   }
   if (op == "+" && left.items() != nullptr && right.items() != nullptr) {
     ValueList joined = *left.items();
     joined.insert(joined.end(), right.items()->begin(), right.items()->end());
     return Value::list(std::move(joined));
+  }
+  if (op == "%" && left.string() != nullptr) {
+    TESSERA_TRY(charge(node, cost_of("format", left, {{right}, {}})));
+    return located(node, format_percent(*left.string(), right));
   }
   if (const int64_t* times = right.get<int64_t>(); op == "*" && left.string() != nullptr && times != nullptr) {
     TESSERA_TRY(charge(node, static_cast<uint64_t>(std::max<int64_t>(*times, 0))));
@@ -410,13 +183,13 @@ Result<Value> Renderer::compute(const JinjaNode& node, const Value& left, const 
   return Value(result);
 }
 
-Result<Value> Renderer::attribute(const JinjaNode& node, const Value& object, std::string_view name) const {
+Result<Value> JinjaRenderer::attribute(const JinjaNode& node, const Value& object, std::string_view name) const {
   if (object.is_undefined() || object.is_null())
     return bad(node, fmt::format("{} has no attribute '{}'", object.type_name(), name));
   return object.field(name);
 }
 
-Result<Value> Renderer::item(const JinjaNode& node) {
+Result<Value> JinjaRenderer::item(const JinjaNode& node) {
   TESSERA_ASSIGN(const Value object, evaluate(*node.children[0]));
   TESSERA_ASSIGN(const Value index, evaluate(*node.children[1]));
   if (object.items() == nullptr) TESSERA_TRY(charge(node, object.size() / 8));
@@ -444,7 +217,7 @@ Result<Value> Renderer::item(const JinjaNode& node) {
 }
 
 // Python's slices, of lists and of a string's characters.
-Result<Value> Renderer::slice(const JinjaNode& node) {
+Result<Value> JinjaRenderer::slice(const JinjaNode& node) {
   TESSERA_ASSIGN(const Value object, evaluate(*node.children[0]));
   const Arguments none;
   if (object.items() == nullptr && object.string() == nullptr)
@@ -477,10 +250,14 @@ Result<Value> Renderer::slice(const JinjaNode& node) {
   return Value(std::move(text));
 }
 
-Result<Arguments> Renderer::arguments(const JinjaNode& node, size_t first) {
+Result<Arguments> JinjaRenderer::arguments(const JinjaNode& node, size_t first) {
   Arguments out;
   for (size_t i = first; i < node.children.size(); ++i) {
     const JinjaNode& child = *node.children[i];
+    if (child.kind == Node::spread) {
+      TESSERA_TRY(spread(child, out));
+      continue;
+    }
     const bool keyword = child.kind == Node::keyword;
     TESSERA_ASSIGN(Value value, evaluate(keyword ? *child.children[0] : child));
     keyword ? void(out.named.emplace_back(child.text, std::move(value))) : out.values.push_back(std::move(value));
@@ -488,11 +265,27 @@ Result<Arguments> Renderer::arguments(const JinjaNode& node, size_t first) {
   return out;
 }
 
-Result<Value> Renderer::invoke(const JinjaNode& node, const JinjaNode* caller) {
+// *items, or **fields.
+Status JinjaRenderer::spread(const JinjaNode& node, Arguments& out) {
+  TESSERA_ASSIGN(const Value value, evaluate(*node.children[0]));
+  const bool named = node.text == "**";
+  if (named ? value.fields() == nullptr : value.items() == nullptr)
+    return bad(node, fmt::format("{} cannot be unpacked by '{}'", value.type_name(), node.text));
+  TESSERA_TRY(charge(node, value.size()));
+  if (!named) out.values.insert(out.values.end(), value.items()->begin(), value.items()->end());
+  for (size_t i = 0; named && i < value.fields()->size(); ++i) {
+    const auto& [key, field] = (*value.fields())[i];
+    out.named.emplace_back(key.text(), field);
+  }
+  return {};
+}
+
+Result<Value> JinjaRenderer::invoke(const JinjaNode& node, const JinjaNode* caller) {
   const JinjaNode& callee = *node.children[0];
   TESSERA_ASSIGN(const Arguments given, arguments(node, 1));
   if (callee.kind == Node::attribute) {
     TESSERA_ASSIGN(const Value object, evaluate(*callee.children[0]));
+    if (const Value own = object.field(callee.text); own.macro() != nullptr) return call(node, own, given, caller);
     // In ' '.join(list) the list is what is joined.
     const bool joins = callee.text == "join" && !given.values.empty();
     TESSERA_TRY(
@@ -500,42 +293,61 @@ Result<Value> Renderer::invoke(const JinjaNode& node, const JinjaNode* caller) {
     return located(node, call_method(object, callee.text, given));
   }
   TESSERA_ASSIGN(const Value value, evaluate(callee));
+  return call(node, value, given, caller);
+}
+
+Result<Value> JinjaRenderer::call(const JinjaNode& node, const Value& value, const Arguments& given,
+                                  const JinjaNode* caller) {
   const Macro* macro = value.macro();
   if (macro == nullptr) return bad(node, fmt::format("{} cannot be called", value.type_name()));
   if (macro->node == nullptr) return native(node, macro->native, given);
-  return run_macro(*macro->node, given, caller);
+  return run_macro(node, *macro, given, caller);
 }
 
-// A macro sees the outermost variables and its own.
-Result<Value> Renderer::run_macro(const JinjaNode& macro, const Arguments& given, const JinjaNode* caller) {
+// A macro sees the outermost variables and its own; `varargs` and `kwargs` are what it has no names for.
+Result<Value> JinjaRenderer::run_macro(const JinjaNode& node, const Macro& macro, const Arguments& given,
+                                       const JinjaNode* caller) {
+  const std::vector<std::string>& names = macro.node->names;
   Scope scope;
-  for (size_t i = 0; i < macro.names.size(); ++i) {
-    Value value = given.get(i, macro.names[i]);
-    const size_t otherwise = i + 1;
-    if (value.is_undefined() && macro.kind == Node::macro && macro.children[otherwise]) {
-      TESSERA_ASSIGN(value, evaluate(*macro.children[otherwise]));
-    }
-    scope.emplace_back(macro.names[i], std::move(value));
+  ValueList more;
+  for (size_t i = names.size(); i < given.values.size(); ++i) more.push_back(given.values[i]);
+  ValueDict fields;
+  for (const auto& [name, value] : given.named)
+    if (std::find(names.begin(), names.end(), name) == names.end()) fields.emplace_back(name, value);
+  scope.emplace_back("varargs", Value::list(std::move(more)));
+  scope.emplace_back("kwargs", Value::dict(std::move(fields)));
+  for (size_t i = 0; i < names.size(); ++i) scope.emplace_back(names[i], given.get(i, names[i]));
+  if (caller != nullptr || macro.seen != nullptr)
+    for (const Scope& each : macro.seen != nullptr ? *macro.seen : scopes_) TESSERA_TRY(charge(node, each.size()));
+  if (caller != nullptr) {
+    auto seen = std::make_shared<const std::vector<Scope>>(scopes_);
+    scope.emplace_back("caller", Value(std::make_shared<const Macro>(Macro{caller, {}, std::move(seen)})));
   }
-  if (caller != nullptr) scope.emplace_back("caller", Value(std::make_shared<const Macro>(Macro{caller})));
-  std::vector<Scope> outer;
-  // The caller's block still sees where it stands.
-  const bool isolated = macro.kind == Node::macro;
-  if (isolated) {
-    outer.assign(std::make_move_iterator(scopes_.begin() + 1), std::make_move_iterator(scopes_.end()));
-    scopes_.resize(1);
-    // Scopes are put back below; what they hold must stay visible to nobody else.
-  }
+  std::vector<Scope> outer = std::move(scopes_);
+  scopes_.clear();
+  if (macro.seen != nullptr)
+    scopes_ = *macro.seen;
+  else
+    scopes_.push_back(std::move(outer[0]));
   scopes_.push_back(std::move(scope));
+  Result<Value> text = macro_body(*macro.node);
+  if (macro.seen == nullptr) outer[0] = std::move(scopes_[0]);
+  scopes_ = std::move(outer);
+  return text;
+}
+
+Result<Value> JinjaRenderer::macro_body(const JinjaNode& macro) {
+  for (size_t i = 0; macro.kind == Node::macro && i < macro.names.size(); ++i) {
+    if (!macro.children[i + 1] || !look_up(macro.names[i]).is_undefined()) continue;
+    TESSERA_ASSIGN(Value value, evaluate(*macro.children[i + 1]));
+    assign(macro.names[i], std::move(value));
+  }
   std::string out;
-  const Result<Flow> flow = block(*macro.children[0], out);
-  scopes_.pop_back();
-  for (Scope& kept : outer) scopes_.push_back(std::move(kept));
-  if (!flow) return tl::unexpected<Error>(flow.error());
+  TESSERA_ASSIGN([[maybe_unused]] const Flow flow, block(*macro.children[0], out));
   return Value(std::move(out));
 }
 
-Result<Value> Renderer::native(const JinjaNode& node, std::string_view name, const Arguments& given) {
+Result<Value> JinjaRenderer::native(const JinjaNode& node, std::string_view name, const Arguments& given) {
   if (name == "raise_exception") return bad(node, given.get(0, "message").text());
   if (name == "strftime_now")
     return Value(format_time(given.get(0, "format").text(), options_.now != 0 ? options_.now : std::time(nullptr)));
@@ -559,32 +371,6 @@ Result<Value> Renderer::native(const JinjaNode& node, std::string_view name, con
     out.emplace_back(i);
   }
   return Value::list(std::move(out));
-}
-
-Result<std::string> Renderer::run(const JinjaNode& root, const Value& context) {
-  scopes_.emplace_back();
-  if (const ValueDict* fields = context.fields())
-    for (const auto& [name, value] : *fields) scopes_.back().emplace_back(name.text(), value);
-  std::string out;
-  TESSERA_ASSIGN([[maybe_unused]] const Flow flow, block(root, out));
-  return out;
-}
-
-}  // namespace
-
-Result<ChatTemplate> ChatTemplate::parse(std::string_view source) {
-  constexpr size_t longest = size_t{1} << 20;  // bytes
-  if (source.size() > longest)
-    return fail(Code::template_syntax, "the template has {} bytes, more than {}", source.size(), longest);
-  ChatTemplate out;
-  TESSERA_ASSIGN(JinjaPtr root, parse_jinja(source));
-  out.root_ = std::move(root);
-  out.source_ = std::make_shared<const std::string>(source);
-  return out;
-}
-
-Result<std::string> ChatTemplate::render(const Value& context, const RenderOptions& options) const {
-  return Renderer(*source_, options).run(*root_, context);
 }
 
 }  // namespace tessera::text

@@ -7,91 +7,31 @@
 
 #include "base/result.h"
 #include "text/jinja.h"
+#include "text/jinja_format.h"
+#include "text/jinja_text.h"
 #include "text/unicode.h"
 
 namespace tessera::text {
 namespace {
 
 constexpr std::string_view kFilters[] = {
-    "abs",    "bool",   "capitalize", "count",      "d",       "default", "dictsort", "escape",   "e",          "first",
-    "float",  "indent", "int",        "items",      "join",    "last",    "length",   "list",     "lower",      "map",
-    "max",    "min",    "reject",     "rejectattr", "replace", "reverse", "safe",     "select",   "selectattr", "sort",
-    "string", "sum",    "title",      "tojson",     "trim",    "unique",  "upper",    "urlencode"};
+    "abs",     "attr",     "batch",      "bool",     "capitalize", "center",  "count",     "d",
+    "default", "dictsort", "e",          "escape",   "first",      "float",   "format",    "groupby",
+    "indent",  "int",      "items",      "join",     "last",       "length",  "list",      "lower",
+    "map",     "max",      "min",        "reject",   "rejectattr", "replace", "reverse",   "round",
+    "safe",    "select",   "selectattr", "slice",    "sort",       "string",  "striptags", "sum",
+    "title",   "tojson",   "trim",       "truncate", "unique",     "upper",   "urlencode", "wordcount"};
 constexpr std::string_view kTests[] = {
-    "boolean", "callable", "defined", "divisibleby", "eq",       "equalto", "even",  "false",     "float",
-    "ge",      "gt",       "in",      "integer",     "iterable", "le",      "lower", "lt",        "mapping",
-    "ne",      "none",     "number",  "odd",         "sequence", "string",  "true",  "undefined", "upper"};
+    "!=",       "<",           "<=",      "==",      ">",         ">=",       "boolean", "callable",
+    "defined",  "divisibleby", "eq",      "equalto", "even",      "false",    "filter",  "float",
+    "ge",       "greaterthan", "gt",      "in",      "integer",   "iterable", "le",      "lessthan",
+    "lower",    "lt",          "mapping", "ne",      "none",      "number",   "odd",     "sameas",
+    "sequence", "string",      "test",    "true",    "undefined", "upper"};
+
+using py::characters, py::lower, py::replace, py::strip, py::title, py::upper, py::whole_or;
 
 tl::unexpected<Error> wrong(std::string_view what, const Value& value) {
   return fail(Code::template_failed, "'{}' does not take {}", what, value.type_name());
-}
-
-// A whole number, or `otherwise` for all else.
-int64_t whole_or(const Value& value, int64_t otherwise) {
-  const int64_t* whole = value.get<int64_t>();
-  return whole != nullptr ? *whole : otherwise;
-}
-
-// Each code point by `change`, which appends.
-template <class Change>
-std::string map_text(std::string_view text, Change change) {
-  std::string out;
-  for (size_t at = 0; at < text.size();) {
-    const Utf8Step step = utf8_step(text, at);
-    if (step.valid == 0) {
-      out += text[at++];
-      continue;
-    }
-    change(out, decode_at(text, at).code_point);
-    at += step.valid;
-  }
-  return out;
-}
-
-std::string lower(std::string_view text) { return map_text(text, append_lower); }
-std::string upper(std::string_view text) {
-  return map_text(text, [](std::string& out, uint32_t c) {
-    constexpr uint32_t sharp_s = 0xDF;
-    c == sharp_s ? void(out += "SS") : append_utf8(out, to_upper(c));
-  });
-}
-std::string title(std::string_view text, bool every_word) {
-  bool start = true;
-  return map_text(text, [&](std::string& out, uint32_t c) {
-    start ? append_utf8(out, to_upper(c)) : append_lower(out, c);
-    start = every_word && !in(c, kLetters | kNumbers) && c != '\'';
-  });
-}
-
-std::string strip(std::string_view text, const Value& characters, bool left, bool right) {
-  const std::string* any = characters.string();
-  const auto drop = [&](char c) {
-    return any != nullptr ? any->find(c) != std::string::npos
-                          : is_space(static_cast<unsigned char>(c)) && static_cast<unsigned char>(c) < 0x80;
-  };
-  while (left && !text.empty() && drop(text.front())) text.remove_prefix(1);
-  while (right && !text.empty() && drop(text.back())) text.remove_suffix(1);
-  return std::string(text);
-}
-
-std::string replace(std::string_view text, std::string_view from, std::string_view to, int64_t limit) {
-  std::string out;
-  size_t done = 0;
-  if (from.empty()) {  // stands before each character, and at the end
-    for (; done < text.size() && limit != 0; --limit) {
-      const size_t length = std::max<uint32_t>(1, utf8_step(text, done).valid);
-      out.append(to).append(text.substr(done, length));
-      done += length;
-    }
-    if (limit != 0) return out.append(to);
-    return out.append(text.substr(done));
-  }
-  for (size_t at = text.find(from); at != std::string_view::npos && limit != 0; at = text.find(from, done), --limit) {
-    out += text.substr(done, at - done);
-    out += to;
-    done = at + from.size();
-  }
-  return out.append(text.substr(done));
 }
 
 std::string indent(std::string_view text, const Value& width, bool first, bool blank) {
@@ -109,38 +49,6 @@ std::string indent(std::string_view text, const Value& width, bool first, bool b
     out += text[at];
   }
   return out;
-}
-
-ValueList characters(std::string_view text) {
-  ValueList out;
-  for (size_t at = 0; at < text.size();) {
-    const size_t length = std::max<uint32_t>(1, utf8_step(text, at).valid);
-    out.emplace_back(std::string(text.substr(at, length)));
-    at += length;
-  }
-  return out;
-}
-
-// Python's split: by spaces where no separator is given.
-ValueList split(std::string_view text, const Value& separator, int64_t limit) {
-  ValueList out;
-  if (separator.string() != nullptr && !separator.string()->empty()) {
-    const std::string& by = *separator.string();
-    for (size_t at = text.find(by); at != std::string_view::npos && limit != 0; at = text.find(by), --limit) {
-      out.emplace_back(std::string(text.substr(0, at)));
-      text.remove_prefix(at + by.size());
-    }
-    out.emplace_back(std::string(text));
-    return out;
-  }
-  constexpr std::string_view spaces = " \t\n\r\f\v";
-  while (true) {
-    text.remove_prefix(std::min(text.find_first_not_of(spaces), text.size()));
-    if (text.empty()) return out;
-    const size_t end = limit-- == 0 ? text.size() : std::min(text.find_first_of(spaces), text.size());
-    out.emplace_back(std::string(text.substr(0, end)));
-    text.remove_prefix(end);
-  }
 }
 
 // "a.b" of an item, where a may be a list's index.
@@ -208,7 +116,49 @@ Result<Value> map(const ValueList& items, const Arguments& given) {
   return Value::list(std::move(out));
 }
 
+// Lists of `count` items (batch), or `count` lists (slice); the last ones are filled up where there is something to
+// fill them with.
+Value cut(std::string_view name, const ValueList& items, const Arguments& given) {
+  const auto count = static_cast<size_t>(std::clamp<int64_t>(whole_or(given.get(0, ""), 1), 1, 1000000));
+  const Value filler = given.get(1, "fill_with");
+  const bool slices = name == "slice";
+  const size_t parts = slices ? count : (items.size() + count - 1) / count;
+  ValueList out;
+  size_t at = 0;
+  for (size_t part = 0; part < parts; ++part) {
+    const size_t more = items.size() % count;
+    const size_t length = slices ? items.size() / count + (part < more ? 1 : 0) : std::min(count, items.size() - at);
+    ValueList list(items.begin() + static_cast<ptrdiff_t>(at), items.begin() + static_cast<ptrdiff_t>(at + length));
+    at += length;
+    const bool is_short = slices ? more > 0 && part >= more : length < count;
+    if (is_short && !filler.is_undefined()) list.resize(slices ? length + 1 : count, filler);
+    out.push_back(Value::list(std::move(list)));
+  }
+  return Value::list(std::move(out));
+}
+
+// [value, items] for each value of an attribute, in their order.
+Value group(const ValueList& items, const Arguments& given) {
+  const std::string attribute = given.get(0, "attribute").text();
+  std::vector<std::pair<Value, ValueList>> groups;
+  ValueList sorted = items;
+  std::stable_sort(sorted.begin(), sorted.end(), [&](const Value& a, const Value& b) {
+    return before(path_of(a, attribute), path_of(b, attribute), false);
+  });
+  for (Value& item : sorted) {
+    Value key = path_of(item, attribute);
+    if (key.is_undefined()) key = given.get(1, "default");
+    if (groups.empty() || !(groups.back().first == key)) groups.emplace_back(std::move(key), ValueList());
+    groups.back().second.push_back(std::move(item));
+  }
+  ValueList out;
+  for (auto& [key, list] : groups) out.push_back(Value::list({key, Value::list(std::move(list))}));
+  return Value::list(std::move(out));
+}
+
 Result<Value> list_filter(std::string_view name, const ValueList& items, const Arguments& given) {
+  if (name == "batch" || name == "slice") return cut(name, items, given);
+  if (name == "groupby") return group(items, given);
   if (name == "first") return items.empty() ? Value() : items.front();
   if (name == "last") return items.empty() ? Value() : items.back();
   if (name.starts_with("select") || name.starts_with("reject")) return select(name, items, given);
@@ -250,6 +200,50 @@ Result<Value> list_filter(std::string_view name, const ValueList& items, const A
   return fail(Code::template_failed, "'{}' does not take a list", name);
 }
 
+// Jinja's truncate: at most `length` characters and the end, up to `leeway` more are left, words are kept whole.
+std::string truncate(const std::string& text, const Arguments& given) {
+  const int64_t length = std::max<int64_t>(whole_or(given.get(0, "length"), 255), 0);
+  const Value end = given.get(2, "end");
+  const std::string mark = end.is_undefined() ? "..." : end.text();
+  const ValueList all = characters(text);
+  if (static_cast<int64_t>(all.size()) <= length + std::max<int64_t>(whole_or(given.get(3, "leeway"), 5), 0))
+    return text;
+  std::string kept;
+  const int64_t room = std::max<int64_t>(length - static_cast<int64_t>(count_code_points(mark)), 0);
+  for (int64_t i = 0; i < room; ++i) kept += *all[static_cast<size_t>(i)].string();
+  if (!given.get(1, "killwords").truth())
+    if (const size_t blank = kept.rfind(' '); blank != std::string::npos) kept.resize(blank);
+  return kept + mark;
+}
+
+// Without what stands between < and >, and with single blanks.
+std::string strip_tags(std::string_view text) {
+  std::string plain;
+  for (size_t at = 0; at < text.size();) {
+    const size_t open = std::min(text.find('<', at), text.size());
+    plain += text.substr(at, open - at);
+    const size_t close = text.find('>', open);
+    if (close == std::string_view::npos) {
+      plain += text.substr(open);
+      break;
+    }
+    at = close + 1;
+  }
+  std::string out;
+  for (const Value& word : py::split(plain, Value(), -1)) out += (out.empty() ? "" : " ") + *word.string();
+  return out;
+}
+
+// RFC 3986: all but unreserved characters and '/' as %XX.
+std::string url_encode(std::string_view text) {
+  constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/";
+  std::string out;
+  for (char c : text)
+    out += kPlain.find(c) != std::string_view::npos ? std::string(1, c)
+                                                    : fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  return out;
+}
+
 Result<Value> string_filter(std::string_view name, const std::string& text, const Arguments& given) {
   if (name == "upper") return Value(upper(text));
   if (name == "lower") return Value(lower(text));
@@ -259,6 +253,18 @@ Result<Value> string_filter(std::string_view name, const std::string& text, cons
   if (name == "indent")
     return Value(indent(text, given.get(0, "width"), given.get(1, "first").truth(), given.get(2, "blank").truth()));
   if (name == "safe") return Value(text);
+  if (name == "format")
+    return format_percent(
+        text, given.named.empty() ? Value::list(given.values) : [&] {
+          ValueDict fields;
+          for (const auto& [key, value] : given.named) fields.emplace_back(key, value);
+          return Value::dict(std::move(fields));
+        }());
+  if (name == "truncate") return Value(truncate(text, given));
+  if (name == "striptags") return Value(strip_tags(text));
+  if (name == "urlencode") return Value(url_encode(text));
+  if (name == "wordcount") return Value(static_cast<int64_t>(py::split(text, Value(), -1).size()));
+  if (name == "center") return call_method(text, name, given.values.empty() ? Arguments{{int64_t{80}}, {}} : given);
   if (name == "replace") {
     return Value(
         replace(text, given.get(0, "old").text(), given.get(1, "new").text(), whole_or(given.get(2, "count"), -1)));
@@ -281,6 +287,18 @@ Value to_number(const Value& value, bool whole, const Value& otherwise) {
   }
   if (!whole) return number;
   return std::abs(number) < 9e15 ? Value(static_cast<int64_t>(number)) : Value(int64_t{0});
+}
+
+Result<Value> round(const Value& value, const Arguments& given) {
+  if (!value.is_number()) return wrong("round", value);
+  const double scale =
+      std::pow(10, static_cast<double>(std::clamp<int64_t>(whole_or(given.get(0, "precision"), 0), -300, 300)));
+  const std::string how = given.get(1, "method").text();
+  const double scaled = value.number() * scale;
+  const double rounded = how == "ceil"    ? std::ceil(scaled)
+                         : how == "floor" ? std::floor(scaled)
+                                          : std::nearbyint(scaled);
+  return Value(std::isfinite(scaled) ? rounded / scale : value.number());
 }
 
 JsonStyle json_style(const Arguments& given) {
@@ -324,8 +342,9 @@ uint64_t cost_of(std::string_view name, const Value& value, const Arguments& giv
   const bool maps = name == "map" && given.get(0, "").string() != nullptr;
   if (maps) name = *given.get(0, "").string();
   const bool selects = name.starts_with("select") || name.starts_with("reject");
-  const bool walks =
-      maps || selects || is({"tojson", "string", "join", "unique", "sort", "min", "max", "eq", "equalto", "ne", "in"});
+  const bool walks = maps || selects ||
+                     is({"tojson", "string", "join", "unique", "sort", "min", "max", "eq", "equalto", "ne", "in",
+                         "==", "!=", "sameas", "groupby", "slice", "batch"});
   const uint64_t size = walks ? value.weight() : value.size();
   uint64_t more = 0;
   const auto add = [&](const Value& argument) { more += std::min(argument.weight(), kHuge); };
@@ -335,12 +354,18 @@ uint64_t cost_of(std::string_view name, const Value& value, const Arguments& giv
   const Value old = given.get(maps ? 1 : 0, "old");
   const uint64_t from = old.string() != nullptr ? std::max<size_t>(1, old.string()->size()) : 1;
   uint64_t cost = std::min(size, kHuge) + more;
-  if (is({"split", "find", "replace", "startswith", "endswith", "in"})) cost += times(size, more) / 16;
+  if (is({"split", "rsplit", "find", "rfind", "index", "count", "partition", "replace", "startswith", "endswith",
+          "in"}))
+    cost += times(size, more) / 16;
   if (selects || is({"join"})) cost += times(items, more);
   if (is({"strip", "lstrip", "rstrip", "trim"})) cost += times(size, more);
   if (is({"replace"})) cost += times(times(size, 16) / from, more);
   if (is({"unique"})) cost += times(size, items) / 8;
-  if (is({"sort", "min", "max", "dictsort"})) cost += times(size, 32);
+  if (is({"sort", "min", "max", "dictsort", "groupby"})) cost += times(size, 32);
+  if (is({"center", "ljust", "rjust", "zfill"})) cost += 1000 / 16;
+  if (is({"format"})) cost += times(size, 16) * (more + 1000 / 16);  // a field is two characters and may be wide
+  if (is({"batch", "slice"}))
+    cost += static_cast<uint64_t>(std::clamp<int64_t>(whole_or(given.get(0, ""), 1), 1, 1000000));
   if (is({"indent", "tojson"})) {
     const Value width = given.get(maps ? 1 : 0, name == "indent" ? "width" : "indent");
     const int64_t columns = std::clamp<int64_t>(whole_or(width, 4), 0, 1000);
@@ -361,6 +386,8 @@ Result<Value> apply_filter(std::string_view name, const Value& value, const Argu
   if (name == "string") return Value(value.text());
   if (name == "bool") return Value(value.truth());
   if (name == "int" || name == "float") return to_number(value, name == "int", given.get(0, "default"));
+  if (name == "attr") return value.field(given.get(0, "name").text());
+  if (name == "round") return round(value, given);
   if (name == "abs") {
     if (!value.is_number()) return wrong(name, value);
     if (const int64_t* whole = value.get<int64_t>()) return Value(std::abs(std::max(*whole, -INT64_MAX)));
@@ -409,10 +436,15 @@ Result<bool> apply_test(std::string_view name, const Value& value, const Argumen
   if (name == "sequence" || name == "iterable")
     return value.items() != nullptr || value.string() != nullptr || value.fields() != nullptr;
   if (name == "callable") return value.macro() != nullptr;
-  if (name == "eq" || name == "equalto") return value == other;
-  if (name == "ne") return !(value == other);
-  if (name == "lt" || name == "ge") return before(value, other, true) == (name == "lt");
-  if (name == "gt" || name == "le") return before(other, value, true) == (name == "gt");
+  const auto is = [name](auto... names) { return ((name == std::string_view(names)) || ...); };
+  if (is("eq", "equalto", "==")) return value == other;
+  if (is("ne", "!=")) return !(value == other);
+  if (is("lt", "lessthan", "<", "ge", ">=")) return before(value, other, true) == is("lt", "lessthan", "<");
+  if (is("gt", "greaterthan", ">", "le", "<=")) return before(other, value, true) == is("gt", "greaterthan", ">");
+  if (name == "sameas")
+    return value == other && value.type_name() == other.type_name();  // values that are equal cannot be told apart
+  if (name == "filter") return value.string() != nullptr && is_filter(*value.string());
+  if (name == "test") return value.string() != nullptr && is_test(*value.string());
   if (name == "in") {
     const ValueList* items = other.items();
     if (items != nullptr) return std::find(items->begin(), items->end(), value) != items->end();
@@ -430,46 +462,6 @@ Result<bool> apply_test(std::string_view name, const Value& value, const Argumen
   const int64_t* divisor = other.get<int64_t>();
   if (divisor == nullptr || *divisor == 0 || *divisor == -1) return wrong(name, other);
   return *whole % *divisor == 0;
-}
-
-Result<Value> call_method(const Value& object, std::string_view name, const Arguments& given) {
-  if (const ValueDict* fields = object.fields()) {
-    if (name == "items") return apply_filter("items", object, {});
-    if (name == "get") {
-      const Value value = object.field(given.get(0, "key").text());
-      const Value otherwise = given.get(1, "default");
-      return !value.is_undefined() ? value : otherwise.is_undefined() ? Value(nullptr) : otherwise;
-    }
-    ValueList out;
-    for (const auto& [key, value] : *fields) out.push_back(name == "keys" ? key : value);
-    if (name == "keys" || name == "values") return Value::list(std::move(out));
-  }
-  if (const std::string* text = object.string()) {
-    const Value first = given.get(0, "");
-    if (name == "upper") return Value(upper(*text));
-    if (name == "lower") return Value(lower(*text));
-    if (name == "title") return Value(title(*text, true));
-    if (name == "capitalize") return Value(title(*text, false));
-    if (name == "strip") return Value(strip(*text, first, true, true));
-    if (name == "lstrip") return Value(strip(*text, first, true, false));
-    if (name == "rstrip") return Value(strip(*text, first, false, true));
-    if (name == "split") return Value::list(split(*text, first, whole_or(given.get(1, "maxsplit"), -1)));
-    if (name == "splitlines") return Value::list(split(*text, "\n", -1));
-    if (name == "join") return apply_filter("join", first, {{Value(*text)}, {}});
-    if (name == "replace") return apply_filter("replace", object, given);
-    if (name == "find") {
-      const size_t at = text->find(first.text());
-      return Value(at == std::string::npos ? int64_t{-1}
-                                           : static_cast<int64_t>(count_code_points(text->substr(0, at))));
-    }
-    if (name == "startswith" || name == "endswith") {
-      const ValueList one = first.items() != nullptr ? *first.items() : ValueList{first};
-      return Value(std::any_of(one.begin(), one.end(), [&](const Value& v) {
-        return name == "startswith" ? text->starts_with(v.text()) : text->ends_with(v.text());
-      }));
-    }
-  }
-  return fail(Code::template_failed, "{} has no method '{}'", object.type_name(), name);
 }
 
 std::string format_time(std::string_view format, int64_t seconds) {

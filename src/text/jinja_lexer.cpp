@@ -29,6 +29,8 @@ class Lexer {
   void add_text(std::string_view text);
   Status comment();
   Status tag(Kind close, std::string_view mark);
+  size_t end_of(size_t at, std::string_view word) const;
+  Status raw(size_t begin);
   Status string(char quote);
   std::optional<uint32_t> escaped(size_t& i) const;
   void number();
@@ -158,6 +160,11 @@ void Lexer::number() {
     real = true;
     for (++i; digit(i);) ++i;
   }
+  if (i > at_ && i + 1 < in_.size() && (in_[i] == 'e' || in_[i] == 'E')) {
+    const size_t power = i + (in_[i + 1] == '-' || in_[i + 1] == '+' ? 2 : 1);
+    real = real || digit(power);
+    for (i = digit(power) ? power : i; digit(i);) ++i;
+  }
   std::string text;
   for (char c : in_.substr(at_, i - at_))
     if (c != '_') text += c;
@@ -206,12 +213,45 @@ Status Lexer::tag(Kind close, std::string_view mark) {
   return bad("a tag is not closed");
 }
 
+// Behind the tag of this one word that stands at `at`; 0 when another does.
+size_t Lexer::end_of(size_t at, std::string_view word) const {
+  const auto blanks = [&] {
+    while (at < in_.size() && is_blank(in_[at])) ++at;
+  };
+  const auto sign = [&] { at += at < in_.size() && (in_[at] == '-' || in_[at] == '+') ? 1 : 0; };
+  at += 2;
+  sign();
+  blanks();
+  if (!in_.substr(std::min(at, in_.size())).starts_with(word)) return 0;
+  at += word.size();
+  blanks();
+  sign();
+  return in_.substr(std::min(at, in_.size())).starts_with("%}") ? at + 2 : 0;
+}
+
+// What is no template: up to {% endraw %}. `begin`: behind {% raw %}.
+Status Lexer::raw(size_t begin) {
+  size_t end = in_.find("{%", begin);
+  while (end != std::string_view::npos && end_of(end, "endraw") == 0) end = in_.find("{%", end + 2);
+  if (end == std::string_view::npos) return bad("the template ends before {% endraw %}");
+  advance(begin - at_);
+  trim_left_ = in_[at_ - 3] == '-';
+  after_block_ = false;
+  add_text(in_.substr(at_, end - at_));
+  advance(end_of(end, "endraw") - at_);
+  trim_left_ = in_[at_ - 3] == '-';
+  after_block_ = in_[at_ - 3] != '+';
+  return {};
+}
+
 Result<std::vector<JinjaToken>> Lexer::run() {
   // One line end at the very end belongs to the file, not to the text.
   if (in_.ends_with('\n')) in_.remove_suffix(1);
   while (at_ < in_.size()) {
     if (starts("{#")) {
       TESSERA_TRY(comment());
+    } else if (const size_t body = starts("{%") ? end_of(at_, "raw") : 0; body != 0) {
+      TESSERA_TRY(raw(body));
     } else if (starts("{%") || starts("{{")) {
       const bool statement = in_[at_ + 1] == '%';
       put(statement ? Kind::begin : Kind::open);

