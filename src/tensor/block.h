@@ -16,8 +16,8 @@ class ThreadPool;
 void decode_blocks(DType type, const void* blocks, std::span<float> out);
 
 // Rounds values, a whole number of blocks, to the type. Codes are the nearest under scales that are found block by
-// block: as ggml's reference does for the types of 32 elements, by a least-squares search for those of 256. Values that
-// are not finite make blocks of NaN.
+// block: as ggml's reference does for the linear types of 32 elements, by a least-squares search for all others. Values
+// that are not finite make blocks of NaN.
 void encode_blocks(DType type, std::span<const float> values, void* out);
 
 // A copy of a tensor of floats or blocks in another such type. E0302 for other types, E0313 when the rows do not divide

@@ -94,8 +94,56 @@ Line fit_shifted(std::span<const float> x, int bits) {
   return best;
 }
 
+int8_t nearest_iq4(float value) {
+  int8_t best = kIq4Values[0];
+  for (int8_t candidate : kIq4Values)
+    if (std::fabs(value - static_cast<float>(candidate)) < std::fabs(value - static_cast<float>(best)))
+      best = candidate;
+  return best;
+}
+
+// Of whole numbers from -128 to 127.
+constexpr std::array<int8_t, 256> kNearestIq4 = [] {
+  std::array<int8_t, 256> table{};
+  for (int value = -128; value < 128; ++value) {
+    int8_t best = kIq4Values[0];
+    for (int8_t candidate : kIq4Values) {
+      const int off = value - candidate, least = value - best;
+      if (off * off < least * least) best = candidate;
+    }
+    table[static_cast<size_t>(value + 128)] = best;
+  }
+  return table;
+}();
+
+// The scale for codes that are looked up, with the least squared error.
+Line fit_lookup(std::span<const float> x) {
+  float extreme = 0;
+  for (float v : x)
+    if (std::fabs(v) > std::fabs(extreme)) extreme = v;
+  if (extreme == 0) return {};
+  constexpr float kStep = 1.5f;  // in units of the table, whose ends are 14 and 23 apart from their neighbours
+  Line best;
+  float best_gain = -1;
+  for (int t = -kTrials; t <= kTrials; ++t) {
+    const float inverse = (static_cast<float>(kIq4Values[0]) + static_cast<float>(t) * kStep) / extreme;
+    float xq = 0, qq = 0;
+    for (float v : x) {
+      const auto place = static_cast<int>(nearest(std::clamp(v * inverse, -128.0f, 127.0f))) + 128;
+      const auto q = static_cast<float>(kNearestIq4[static_cast<size_t>(place)]);
+      xq += v * q;
+      qq += q * q;
+    }
+    if (qq > 0 && xq * xq > best_gain * qq) {
+      best_gain = xq * xq / qq;
+      best.scale = xq / qq;
+    }
+  }
+  return best;
+}
+
 // What the types of 32 elements do: one look at the extremes, as ggml's reference does.
-Line fit_small(std::span<const float> x, const BlockForm& form, bool lookup) {
+Line fit_small(std::span<const float> x, const BlockForm& form) {
   if (form.shifts) {
     const auto [least, most] = std::minmax_element(x.begin(), x.end());
     return {(*most - *least) / static_cast<float>((1 << form.bits) - 1), *least};
@@ -103,17 +151,8 @@ Line fit_small(std::span<const float> x, const BlockForm& form, bool lookup) {
   float extreme = 0;
   for (float v : x)
     if (std::fabs(v) > std::fabs(extreme)) extreme = v;
-  if (lookup) return {extreme / static_cast<float>(kIq4Values[0]), 0};
   if (form.bits == 8) return {std::fabs(extreme) / 127.0f, 0};
   return {extreme / -static_cast<float>(1 << (form.bits - 1)), 0};
-}
-
-int8_t nearest_iq4(float value) {
-  int8_t best = kIq4Values[0];
-  for (int8_t candidate : kIq4Values)
-    if (std::fabs(value - static_cast<float>(candidate)) < std::fabs(value - static_cast<float>(best)))
-      best = candidate;
-  return best;
 }
 
 // Signed codes under the scales that the block really has.
@@ -270,7 +309,7 @@ void encode_one(std::span<const float> x, uint8_t* out) {
   constexpr bool lookup = std::is_same_v<Format, Block_iq4_nl> || std::is_same_v<Format, Block_iq4_xs>;
   BlockCodes codes = {};
   if constexpr (form.elements == 32) {
-    const Line line = fit_small(x, form, lookup);
+    const Line line = lookup ? fit_lookup(x) : fit_small(x, form);
     codes.d = to_half(line.scale);
     codes.minimum = to_half(line.minimum);
     codes.multiplier[0] = codes.minimum_multiplier[0] = 1;
@@ -281,7 +320,7 @@ void encode_one(std::span<const float> x, uint8_t* out) {
     for (size_t g = 0; g < groups; ++g) {
       const auto group = x.subspan(g * form.group, form.group);
       const Line line = form.shifts ? fit_shifted(group, form.bits)
-                        : lookup    ? fit_small(group, form, true)
+                        : lookup    ? fit_lookup(group)
                                     : fit_symmetric(group, form.bits);
       scales[g] = line.scale;
       minima[g] = -line.minimum;
