@@ -118,13 +118,32 @@ TEST(TokenizerFiles, FairseqIds) {
   add("b", -2, 1);
   const TestFolder folder;
   folder.put("sentencepiece.bpe.model", file.result());
-  folder.put("tokenizer_config.json", R"({"tokenizer_class": "XLMRobertaTokenizer"})");
-  const auto tokenizer = Tokenizer::load(folder.path());
-  ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
-  EXPECT_EQ(tokenizer->encode("ab <mask> q")->ids, (std::vector<TokenId>{0, 4, 5, 6, 3, 2}));
-  EXPECT_EQ(tokenizer->encode_pair("a", "a")->ids, (std::vector<TokenId>{0, 4, 2, 2, 4, 2}));
-  EXPECT_EQ(tokenizer->decode(std::vector<TokenId>{0, 4, 5, 2}), "ab");
-  EXPECT_EQ(tokenizer->special().mask, 6);
+  struct Case {
+    const char* config;
+    std::vector<TokenId> text, pair;  // of "ab <mask> q", and of "a" and "a"
+    TokenId mask;
+  };
+  const Case cases[] = {
+      {R"({"tokenizer_class": "XLMRobertaTokenizer"})", {0, 4, 5, 6, 3, 2}, {0, 4, 2, 2, 4, 2}, 6},
+      {R"({"tokenizer_class": "CamembertTokenizer"})", {5, 7, 8, 9, 3, 6}, {5, 7, 6, 6, 7, 6}, 9},
+      {R"({"tokenizer_class": "MBartTokenizer", "src_lang": "cs_CZ"})", {4, 5, 31, 3, 2, 7}, {4, 4, 2, 7}, 31},
+      {R"({"tokenizer_class": "MBart50Tokenizer"})", {9, 4, 5, 58, 3, 2}, {9, 4, 4, 2}, 58}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.config);
+    folder.put("tokenizer_config.json", c.config);
+    const auto tokenizer = Tokenizer::load(folder.path());
+    ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
+    EXPECT_EQ(tokenizer->encode("ab <mask> q")->ids, c.text);
+    EXPECT_EQ(tokenizer->encode_pair("a", "a")->ids, c.pair);
+    const auto plain = tokenizer->encode("ab");
+    EXPECT_EQ(tokenizer->decode(plain->ids), "ab");
+    EXPECT_EQ(tokenizer->special().mask, c.mask);
+  }
+  for (const char* config :
+       {R"({"tokenizer_class": "AlbertTokenizer"})", R"({"tokenizer_class": "MBartTokenizer", "src_lang": "xx"})"}) {
+    folder.put("tokenizer_config.json", config);
+    EXPECT_FALSE(Tokenizer::load(folder.path())) << config;
+  }
 }
 
 TEST(TokenizerFiles, RefusesGgufThatContradictsItself) {

@@ -32,6 +32,7 @@ struct TokenizerConfig {
   std::vector<AddedToken> added;  // added_tokens_decoder
   std::vector<NamedTemplate> chat_templates;
   std::string tokenizer_class;
+  std::string source_language;  // src_lang: of texts, where a tokenizer has several
   std::optional<bool> add_bos, add_eos, lowercase, add_prefix_space, strip_accents, chinese_characters;
 
   const AddedToken* find(std::string_view role) const;

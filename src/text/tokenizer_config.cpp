@@ -98,6 +98,10 @@ Status read_tokenizer_config(std::string_view text, TokenizerConfig& config) {
     TESSERA_ASSIGN(const std::string_view name, string_field(json, "tokenizer_class", ""));
     config.tokenizer_class = name;
   }
+  if (const auto value = field(json, "src_lang"); value && value->is_string()) {
+    TESSERA_ASSIGN(const std::string_view language, string_field(json, "src_lang", ""));
+    config.source_language = language;
+  }
   TESSERA_TRY(read_optional_bool(json, "add_bos_token", config.add_bos));
   TESSERA_TRY(read_optional_bool(json, "add_eos_token", config.add_eos));
   TESSERA_TRY(read_optional_bool(json, "do_lower_case", config.lowercase));

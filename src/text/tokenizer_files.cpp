@@ -6,8 +6,7 @@
 #include "base/file.h"
 #include "base/result.h"
 #include "formats/gguf.h"
-#include "text/readers.h"
-#include "text/sentencepiece.h"
+#include "text/fairseq.h"
 
 namespace tessera::text {
 namespace {
@@ -86,62 +85,20 @@ std::vector<AddedToken> added_by(const TokenizerConfig& config, const SentencePi
   return added;
 }
 
-// XLM-RoBERTa's ids are fairseq's: <s> <pad> </s> <unk>, then the model's pieces without its own three, and <mask>.
-Status to_fairseq(SentencePieceModel& model) {
-  constexpr std::string_view own[] = {"<unk>", "<s>", "</s>"};
-  for (size_t i = 0; i < std::size(own); ++i)
-    if (i >= model.pieces.size() || model.pieces[i] != own[i])
-      return fail(Code::tokenizer_invalid, "piece {} is '{}', where XLM-RoBERTa has '{}'", i,
-                  i < model.pieces.size() ? model.pieces[i] : "", own[i]);
-  const std::pair<const char*, PieceType> first[] = {{"<s>", PieceType::control},
-                                                     {"<pad>", PieceType::control},
-                                                     {"</s>", PieceType::control},
-                                                     {"<unk>", PieceType::unknown}};
-  SentencePieceModel moved = model;
-  moved.pieces.clear();
-  moved.scores.clear();
-  moved.types.clear();
-  const auto put = [&](std::string piece, float score, PieceType type) {
-    moved.pieces.push_back(std::move(piece));
-    moved.scores.push_back(score);
-    moved.types.push_back(type);
-  };
-  for (const auto& [piece, type] : first) put(piece, 0, type);
-  for (size_t i = std::size(own); i < model.pieces.size(); ++i) put(model.pieces[i], model.scores[i], model.types[i]);
-  put("<mask>", 0, PieceType::control);
-  moved.bos = 0;
-  moved.pad = 1;
-  moved.eos = 2;
-  moved.unk = 3;
-  for (size_t id : {size_t{0}, size_t{1}, size_t{2}, moved.pieces.size() - 1}) {
-    AddedToken token;
-    token.content = moved.pieces[id];
-    token.id = static_cast<uint32_t>(id);
-    token.special = true;
-    token.lstrip = token.content == "<mask>";
-    moved.added.push_back(std::move(token));
-  }
-  model = std::move(moved);
-  return {};
-}
-
-bool is_fairseq(const TokenizerConfig& config) { return config.tokenizer_class.starts_with("XLMRoberta"); }
+// Classes that prepare a text, or surround it, in ways of their own, which a .model file does not tell.
+constexpr std::string_view kOwnWays[] = {"Albert",  "Barthez",  "BigBird",     "Deberta", "Ernie",  "FNet",
+                                         "M2M100",  "Marian",   "Nllb",        "Pegasus", "PLBart", "Reformer",
+                                         "RemBert", "Seamless", "Speech2Text", "XGLM",    "XLNet"};
 
 // The frame is the model's class's: a .model file does not tell.
-Status frame_sentencepiece(const TokenizerConfig& config, TokenizerState& state) {
+void frame_sentencepiece(const TokenizerConfig& config, TokenizerState& state) {
   const std::string_view name = config.tokenizer_class;
   const SpecialTokens& special = state.special;
-  if (is_fairseq(config)) {
-    make_frame(special.bos, special.eos, special.eos, 0, state.frame);
-    double_separator(*special.eos, state.frame);
-    return {};
-  }
   const bool llama = name.starts_with("Llama") || name.starts_with("CodeLlama") || name.starts_with("Gemma");
   const bool t5 = name.starts_with("T5") || name.starts_with("MT5");
   const bool bos = config.add_bos.value_or(llama), eos = config.add_eos.value_or(t5);
   make_frame(bos ? special.bos : std::nullopt, eos ? special.eos : std::nullopt, bos ? special.bos : std::nullopt,
              llama ? 1 : 0, state.frame);
-  return {};
 }
 
 Result<Tokenizer> load_sentencepiece(const std::string& path, const std::string& folder) {
@@ -150,26 +107,21 @@ Result<Tokenizer> load_sentencepiece(const std::string& path, const std::string&
   TESSERA_TRY(read_configs(folder, config));
   TESSERA_ASSIGN(SentencePieceModel model, parse_sentencepiece(file->text()));
   const std::string_view name = config.tokenizer_class;
-  if (name.starts_with("Camembert") || name.starts_with("MBart"))
-    return fail(Code::unsupported_feature,
-                "the ids of {} are not those of its SentencePiece model: tokenizer.json is needed", name);
-  if (is_fairseq(config)) {
-    TESSERA_TRY(to_fairseq(model));
+  for (std::string_view own : kOwnWays)
+    if (name.starts_with(own))
+      return fail(Code::unsupported_feature, "how {} prepares texts is not known: tokenizer.json is needed", name);
+  TokenizerState state;
+  if (const FairseqKind* kind = find_fairseq(name)) {
+    TESSERA_TRY(to_fairseq(*kind, config.source_language, model, state));
   } else {
     model.added = added_by(config, model);
-  }
-  TokenizerState state;
-  state.special.bos = model.bos;
-  state.special.eos = model.eos;
-  state.special.unk = model.unk;
-  state.special.pad = model.pad;
-  if (is_fairseq(config)) {
-    state.special.cls = model.bos;
-    state.special.sep = model.eos;
-    state.special.mask = static_cast<TokenId>(model.pieces.size() - 1);
+    state.special.bos = model.bos;
+    state.special.eos = model.eos;
+    state.special.unk = model.unk;
+    state.special.pad = model.pad;
+    frame_sentencepiece(config, state);
   }
   TESSERA_ASSIGN(state.engine, make_sentencepiece_engine(std::move(model)));
-  TESSERA_TRY(frame_sentencepiece(config, state));
   return finish(std::move(state), std::move(config));
 }
 
