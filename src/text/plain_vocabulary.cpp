@@ -1,6 +1,7 @@
 // Tokenizers of folders that hold a vocabulary alone: vocab.txt (WordPiece), vocab.json with merges.txt (byte-level
 // BPE). What the files do not tell is the tokenizer's class's, as tokenizer_config.json names it.
 #include <algorithm>
+#include <span>
 
 #include "base/result.h"
 #include "text/json_fields.h"
@@ -13,29 +14,34 @@ namespace {
 
 using Role = std::pair<std::string_view, std::string_view>;  // and the token that plays it
 
-// The lines of a text, without their ends.
-class Lines {
- public:
-  explicit Lines(std::string_view text) : rest_(text) {}
-  std::optional<std::string_view> next() {
-    if (rest_.empty()) return std::nullopt;
-    const size_t end = rest_.find('\n');
-    std::string_view line = rest_.substr(0, end);
-    rest_.remove_prefix(end == std::string_view::npos ? rest_.size() : end + 1);
+// Calls take(line, number) with each line of a text that is not empty, without its end.
+template <class Take>
+Status each_line(std::string_view text, const Take& take) {
+  for (uint64_t number = 0; !text.empty(); ++number) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
     if (line.ends_with('\r')) line.remove_suffix(1);
-    return line;
+    if (!line.empty()) TESSERA_TRY(take(line, number));
   }
+  return {};
+}
 
- private:
-  std::string_view rest_;
-};
+constexpr Role kBertRoles[] = {{"unk_token", "[UNK]"},
+                               {"sep_token", "[SEP]"},
+                               {"pad_token", "[PAD]"},
+                               {"cls_token", "[CLS]"},
+                               {"mask_token", "[MASK]"}};
+// RoBERTa's; MPNet's but for the unknown.
+constexpr Role kRobertaRoles[] = {{"bos_token", "<s>"},  {"eos_token", "</s>"},  {"cls_token", "<s>"},
+                                  {"sep_token", "</s>"}, {"pad_token", "<pad>"}, {"mask_token", "<mask>"}};
 
 bool begins_with_any(std::string_view name, std::initializer_list<std::string_view> starts) {
   return std::any_of(starts.begin(), starts.end(), [&](std::string_view s) { return name.starts_with(s); });
 }
 
 // Roles that the configuration leaves open are played by the class's own tokens, where the vocabulary has them.
-void fill_roles(std::initializer_list<Role> defaults, const Vocabulary& vocabulary, TokenizerConfig& config) {
+void fill_roles(std::span<const Role> defaults, const Vocabulary& vocabulary, TokenizerConfig& config) {
   for (const auto& [role, content] : defaults) {
     if (config.find(role) != nullptr || vocabulary.find(content) == Vocabulary::kNone) continue;
     AddedToken token;
@@ -83,27 +89,10 @@ Status read_word_piece_files(std::string_view text, TokenizerConfig& config, Tok
   Pipeline pipeline;
   pipeline.vocabulary = std::make_unique<Vocabulary>();
   Vocabulary& vocabulary = *pipeline.vocabulary;
-  Lines lines(text);
-  uint64_t id = 0;
-  for (auto line = lines.next(); line; line = lines.next(), ++id)
-    if (!line->empty()) TESSERA_TRY(vocabulary.add(*line, id));
-  if (mpnet) {
-    fill_roles({{"bos_token", "<s>"},
-                {"eos_token", "</s>"},
-                {"cls_token", "<s>"},
-                {"sep_token", "</s>"},
-                {"unk_token", "[UNK]"},
-                {"pad_token", "<pad>"},
-                {"mask_token", "<mask>"}},
-               vocabulary, config);
-  } else {
-    fill_roles({{"unk_token", "[UNK]"},
-                {"sep_token", "[SEP]"},
-                {"pad_token", "[PAD]"},
-                {"cls_token", "[CLS]"},
-                {"mask_token", "[MASK]"}},
-               vocabulary, config);
-  }
+  TESSERA_TRY(each_line(text, [&](std::string_view line, uint64_t id) { return vocabulary.add(line, id); }));
+  constexpr Role kMpnetUnknown[] = {{"unk_token", "[UNK]"}};
+  if (mpnet) fill_roles(kMpnetUnknown, vocabulary, config);
+  fill_roles(mpnet ? std::span<const Role>(kRobertaRoles) : kBertRoles, vocabulary, config);
   WordPieceRules rules;
   const auto unknown = id_of(config, vocabulary, "unk_token");
   if (!unknown) return fail(Code::tokenizer_invalid, "the vocabulary has no token for the unknown");
@@ -134,14 +123,11 @@ Status read_vocabulary_file(std::string_view text, Vocabulary& vocabulary) {
 
 // A line holds a pair; the first may name the version instead.
 Status read_merges_file(std::string_view text, const Vocabulary& vocabulary, MergeTable& merges) {
-  Lines lines(text);
   MergeReader reader(vocabulary, merges, {}, false);
-  bool first = true;
-  for (auto line = lines.next(); line; line = lines.next()) {
-    const bool version = first && line->starts_with("#version");
-    first = false;
-    if (!version && !line->empty()) TESSERA_TRY(reader.add_line(*line, 0, true));
-  }
+  TESSERA_TRY(each_line(text, [&](std::string_view line, uint64_t number) -> Status {
+    if (number == 0 && line.starts_with("#version")) return {};
+    return reader.add_line(line, 0, true);
+  }));
   return reader.finish();
 }
 
@@ -163,14 +149,9 @@ Status read_byte_level_files(std::string_view vocab, std::string_view merges, To
   TESSERA_TRY(read_merges_file(merges, vocabulary, table));
   const bool space_prefix = config.add_prefix_space.value_or(false);
   if (roberta) {
-    fill_roles({{"bos_token", "<s>"},
-                {"eos_token", "</s>"},
-                {"cls_token", "<s>"},
-                {"sep_token", "</s>"},
-                {"unk_token", "<unk>"},
-                {"pad_token", "<pad>"},
-                {"mask_token", "<mask>"}},
-               vocabulary, config);
+    constexpr Role kUnknown[] = {{"unk_token", "<unk>"}};
+    fill_roles(kUnknown, vocabulary, config);
+    fill_roles(kRobertaRoles, vocabulary, config);
     const auto cls = id_of(config, vocabulary, "cls_token"), sep = id_of(config, vocabulary, "sep_token");
     if (!cls || !sep) return fail(Code::tokenizer_invalid, "the vocabulary lacks the tokens around a text");
     make_frame(cls, sep, sep, 0, state.frame);
@@ -178,7 +159,8 @@ Status read_byte_level_files(std::string_view vocab, std::string_view merges, To
     state.frame.trim_offsets = true;
     state.frame.added_prefix_space = space_prefix;
   } else {
-    fill_roles({{"bos_token", "<|endoftext|>"}, {"eos_token", "<|endoftext|>"}}, vocabulary, config);
+    constexpr Role kEnds[] = {{"bos_token", "<|endoftext|>"}, {"eos_token", "<|endoftext|>"}};
+    fill_roles(kEnds, vocabulary, config);
     const auto bos = id_of(config, vocabulary, "bos_token");
     if (config.add_bos.value_or(false) && bos) make_frame(bos, std::nullopt, bos, 0, state.frame);
   }

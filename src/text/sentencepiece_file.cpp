@@ -6,24 +6,23 @@
 namespace tessera::text {
 namespace {
 
-Status read_piece(protobuf::Reader r, SentencePieceModel& model) {
+// Calls take(reader) at each field of a message.
+template <class Take>
+Status each_field(protobuf::Reader r, const Take& take) {
+  while (r.next()) TESSERA_TRY(take(r));
+  return r.status();
+}
+
+Status read_piece(protobuf::Reader message, SentencePieceModel& model) {
   std::string piece;
   float score = 0;
   int32_t type = 1;
-  while (r.next()) {
-    switch (r.number()) {
-      case 1:
-        piece = r.string();
-        break;
-      case 2:
-        score = r.float32();
-        break;
-      case 3:
-        type = r.int32();
-        break;
-    }
-  }
-  TESSERA_TRY(r.status());
+  TESSERA_TRY(each_field(message, [&](protobuf::Reader& r) -> Status {
+    if (r.number() == 1) piece = r.string();
+    if (r.number() == 2) score = r.float32();
+    if (r.number() == 3) type = r.int32();
+    return {};
+  }));
   if (type < 1 || type > 6) return fail(Code::file_malformed, "piece {} has the type {}", model.pieces.size(), type);
   if (piece.empty()) return fail(Code::tokenizer_invalid, "piece {} is empty", model.pieces.size());
   if (model.pieces.size() >= Vocabulary::kMaxIds)
@@ -38,62 +37,35 @@ struct Ids {
   int32_t unk = 0, bos = 1, eos = 2, pad = -1;  // -1: none
 };
 
-Status read_trainer(protobuf::Reader r, SentencePieceModel& model, Ids& ids) {
+Status read_trainer(protobuf::Reader message, SentencePieceModel& model, Ids& ids) {
   int32_t kind = 1;
-  while (r.next()) {
-    switch (r.number()) {
-      case 3:
-        kind = r.int32();
-        break;
-      case 24:
-        model.whitespace_is_suffix = r.uint64() != 0;
-        break;
-      case 35:
-        model.byte_fallback = r.uint64() != 0;
-        break;
-      case 40:
-        ids.unk = r.int32();
-        break;
-      case 41:
-        ids.bos = r.int32();
-        break;
-      case 42:
-        ids.eos = r.int32();
-        break;
-      case 43:
-        ids.pad = r.int32();
-        break;
-      case 44:
-        model.unknown_surface = r.string();
-        break;
-    }
-  }
-  TESSERA_TRY(r.status());
+  const std::pair<uint32_t, int32_t*> integers[] = {
+      {3, &kind}, {40, &ids.unk}, {41, &ids.bos}, {42, &ids.eos}, {43, &ids.pad}};
+  TESSERA_TRY(each_field(message, [&](protobuf::Reader& r) -> Status {
+    for (const auto& [number, to] : integers)
+      if (r.number() == number) *to = r.int32();
+    if (r.number() == 24) model.whitespace_is_suffix = r.uint64() != 0;
+    if (r.number() == 35) model.byte_fallback = r.uint64() != 0;
+    if (r.number() == 44) model.unknown_surface = r.string();
+    return {};
+  }));
   if (kind < 1 || kind > 4)
     return fail(Code::unsupported_feature, "the SentencePiece model has the type {}, which is not known", kind);
   model.kind = static_cast<SentencePieceModel::Kind>(kind);
   return {};
 }
 
-Status read_normalizer_spec(protobuf::Reader r, SentencePieceModel& model) {
-  while (r.next()) {
-    switch (r.number()) {
-      case 2: {
-        TESSERA_ASSIGN(model.charsmap, Charsmap::parse(r.string()));
-        break;
-      }
-      case 3:
-        model.add_dummy_prefix = r.uint64() != 0;
-        break;
-      case 4:
-        model.remove_extra_whitespaces = r.uint64() != 0;
-        break;
-      case 5:
-        model.escape_whitespaces = r.uint64() != 0;
-        break;
+Status read_normalizer_spec(protobuf::Reader message, SentencePieceModel& model) {
+  const std::pair<uint32_t, bool*> flags[] = {
+      {3, &model.add_dummy_prefix}, {4, &model.remove_extra_whitespaces}, {5, &model.escape_whitespaces}};
+  return each_field(message, [&](protobuf::Reader& r) -> Status {
+    if (r.number() == 2) {
+      TESSERA_ASSIGN(model.charsmap, Charsmap::parse(r.string()));
     }
-  }
-  return r.status();
+    for (const auto& [number, flag] : flags)
+      if (r.number() == number) *flag = r.uint64() != 0;
+    return {};
+  });
 }
 
 }  // namespace
@@ -101,21 +73,11 @@ Status read_normalizer_spec(protobuf::Reader r, SentencePieceModel& model) {
 Result<SentencePieceModel> parse_sentencepiece(std::string_view file) {
   SentencePieceModel model;
   Ids ids;
-  protobuf::Reader r(std::as_bytes(std::span(file)));
-  while (r.next()) {
-    switch (r.number()) {
-      case 1:
-        TESSERA_TRY(read_piece(r.message(), model));
-        break;
-      case 2:
-        TESSERA_TRY(read_trainer(r.message(), model, ids));
-        break;
-      case 3:
-        TESSERA_TRY(read_normalizer_spec(r.message(), model));
-        break;
-    }
-  }
-  TESSERA_TRY(r.status());
+  TESSERA_TRY(each_field(protobuf::Reader(std::as_bytes(std::span(file))), [&](protobuf::Reader& r) -> Status {
+    if (r.number() == 1) return read_piece(r.message(), model);
+    if (r.number() == 2) return read_trainer(r.message(), model, ids);
+    return r.number() == 3 ? read_normalizer_spec(r.message(), model) : Status();
+  }));
   const auto keep = [&](int32_t id, std::optional<TokenId>& out) {
     if (id >= 0 && static_cast<size_t>(id) < model.pieces.size()) out = id;
   };
