@@ -50,7 +50,6 @@ void read_windows(Fields& f, Config& c, int64_t window, F slides) {
   }
 }
 bool always(size_t) { return true; }
-bool never(size_t) { return false; }
 
 void read_plain_rope(Fields& f, Config& c, double theta) {
   const nlohmann::json& parameters = rope_parameters(f);
@@ -84,7 +83,8 @@ void read_smollm3(Fields& f, Config& c) {
     const bool turned = i < ropes.size() ? ropes[i] != 0 : (static_cast<int64_t>(i) + 1) % interval != 0;
     if (!turned) c.layers[i].rope = -1;
   }
-  read_windows(f, c, f.flag("use_sliding_window", false) ? f.integer("sliding_window", 0) : 0, never);
+  const int64_t window = f.flag("use_sliding_window", false) ? f.integer("sliding_window", 0) : 0;
+  read_windows(f, c, window, [&](size_t i) { return c.layers[i].rope < 0; });
 }
 
 void read_mistral(Fields& f, Config& c) {
