@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <new>
 #include <span>
 #include <stdexcept>
@@ -25,10 +26,10 @@ void set_memory_limit(size_t bytes);
 // E0503 when `bytes` pass memory_limit().
 Status check_allocation(size_t bytes);
 
-// f(), which gives a Result. Where memory runs out inside, which the standard library tells by throwing, gives E0503:
-// nothing throws across the API.
+// f(), which gives a Result. Where memory runs out inside, which the standard library tells by throwing, gives E0503;
+// whatever else is thrown is a fault of ours, E0901. Nothing throws across the API.
 template <class F>
-auto catching_exhaustion(F&& f) -> decltype(f()) {
+auto without_throwing(F&& f) -> decltype(f()) {
   try {
     return f();
   } catch (const std::bad_alloc&) {
@@ -36,6 +37,8 @@ auto catching_exhaustion(F&& f) -> decltype(f()) {
   } catch (const std::length_error&) {
     return fail(Code::out_of_memory, "a list would be longer than memory; the limit of one allocation is {} bytes",
                 memory_limit());
+  } catch (const std::exception& thrown) {
+    return fail(Code::internal, "an exception that nothing expects: {}", thrown.what());
   }
 }
 

@@ -54,10 +54,11 @@ TEST(MemoryLimit, HoldsForOneAllocation) {
 }
 
 TEST(MemoryLimit, ExhaustionIsAnError) {
-  const auto thrown = [](auto exception) { return catching_exhaustion([&]() -> Result<int> { throw exception; }); };
+  const auto thrown = [](auto exception) { return without_throwing([&]() -> Result<int> { throw exception; }); };
   EXPECT_EQ(thrown(std::bad_alloc()).error().code, Code::out_of_memory);
   EXPECT_EQ(thrown(std::length_error("too long")).error().code, Code::out_of_memory);
-  EXPECT_EQ(catching_exhaustion([]() -> Result<int> { return 3; }).value(), 3);
+  EXPECT_EQ(thrown(std::runtime_error("odd")).error().code, Code::internal);
+  EXPECT_EQ(without_throwing([]() -> Result<int> { return 3; }).value(), 3);
 }
 
 TEST(AlignedBuffer, Moves) {

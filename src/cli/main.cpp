@@ -66,7 +66,7 @@ int main(int argc, const char* const* argv) {
   if (const auto* answer = std::get_if<Reply>(&*parsed)) {
     fmt::print(stdout, "{}", answer->text);
   } else {
-    code = catching_exhaustion([&] { return dispatch(std::get<Arguments>(*parsed)); });
+    code = without_throwing([&] { return dispatch(std::get<Arguments>(*parsed)); });
   }
   if (!code) return report(code.error());
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)

@@ -213,14 +213,14 @@ Result<Model> Model::load(const std::string& path, LoadOptions options) {
   }
   TESSERA_ASSIGN(std::shared_ptr<const MappedFile> file, MappedFile::open(path));
   Result<std::shared_ptr<Impl>> impl =
-      catching_exhaustion([&] { return Impl::open(file->bytes(), file, file, folder_of(path), std::move(options)); });
+      without_throwing([&] { return Impl::open(file->bytes(), file, file, folder_of(path), std::move(options)); });
   if (!impl) return tl::unexpected<Error>(std::move(impl.error()).within("loading '" + path + "'"));
   return Model(std::move(*impl));
 }
 
 Result<Model> Model::from_memory(std::span<const std::byte> bytes, std::string folder, LoadOptions options,
                                  std::shared_ptr<const void> keep) {
-  TESSERA_ASSIGN(std::shared_ptr<Impl> impl, catching_exhaustion([&] {
+  TESSERA_ASSIGN(std::shared_ptr<Impl> impl, without_throwing([&] {
                    return Impl::open(bytes, std::move(keep), nullptr, std::move(folder), std::move(options));
                  }));
   return Model(std::move(impl));

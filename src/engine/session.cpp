@@ -195,7 +195,7 @@ Result<Session> Session::create(const Model& model, SessionOptions options) {
   TESSERA_ASSIGN(impl->pipeline, engine::pipeline_of(options.compile));
   if (!options.reference)
     impl->pool = std::make_shared<ThreadPool>(options.threads > 0 ? options.threads : usable_cores());
-  TESSERA_TRY(catching_exhaustion([&] { return impl->make_general(); }));
+  TESSERA_TRY(without_throwing([&] { return impl->make_general(); }));
   return Session(std::move(impl));
 }
 
@@ -203,7 +203,7 @@ Result<std::vector<NamedValue>> Session::run(std::span<const NamedValue> inputs,
   const Model::Impl& model = *impl_->model.impl();
   TESSERA_ASSIGN(std::vector<Value> bound, engine::bind_inputs(model.inputs(), inputs, model.dims()));
   TESSERA_ASSIGN(std::vector<Tensor> buffers, output_buffers(model.outputs(), options.outputs));
-  TESSERA_ASSIGN(std::vector<Value> results, catching_exhaustion([&] {
+  TESSERA_ASSIGN(std::vector<Value> results, without_throwing([&] {
                    return impl_->execute(bound, {buffers, options.stop});
                  }));
   std::vector<NamedValue> outputs;

@@ -96,7 +96,7 @@ Status bind_type(const Context& context, TypeRef type, const RefValue& value, Di
 Status check_guard(const Graph& graph, const Guard& guard, const DimBindings& bindings) {
   Result<int64_t> a = graph.dims().evaluate(guard.a, bindings);
   Result<int64_t> b = graph.dims().evaluate(guard.b, bindings);
-  if (!a || !b) return {};  // not bound (yet): checked again at the end of the run
+  if (!a || !b) return {};  // not bound (yet)
   bool holds = false;
   std::string_view relation;
   switch (guard.kind) {
@@ -116,6 +116,10 @@ Status check_guard(const Graph& graph, const Guard& guard, const DimBindings& bi
   if (holds) return {};
   return fail(Code::shape_mismatch, "the graph needs {} {} {}, but they are {} and {}", to_string(guard.a), relation,
               to_string(guard.b), *a, *b);
+}
+
+bool decided(const Graph& graph, const Guard& guard, const DimBindings& bindings) {
+  return graph.dims().evaluate(guard.a, bindings) && graph.dims().evaluate(guard.b, bindings);
 }
 
 }  // namespace
@@ -146,7 +150,19 @@ Result<Values> Interpreter::run_bound(const Graph& graph, std::span<const RefVal
           std::move(bound.error()).within("reading input " + graph.describe_value(graph.inputs[i])));
     values[graph.inputs[i]] = inputs[i];
   }
-  for (const Guard& guard : graph.guards) TESSERA_TRY(check_guard(graph, guard, bindings));
+  // Guards on sizes that nodes make are checked as soon as these are known: what runs next relies on them.
+  std::vector<const Guard*> open;
+  auto check_guards_on = [&](std::span<const Guard* const> guards) -> Status {
+    std::vector<const Guard*> still;
+    for (const Guard* guard : guards) {
+      TESSERA_TRY(check_guard(graph, *guard, bindings));
+      if (!decided(graph, *guard, bindings)) still.push_back(guard);
+    }
+    open = std::move(still);
+    return {};
+  };
+  for (const Guard& guard : graph.guards) open.push_back(&guard);
+  TESSERA_TRY(check_guards_on(std::vector<const Guard*>(open)));
 
   std::vector<NodeId> last_use(graph.value_count(), 0);
   for (NodeId n = 0; n < graph.node_count(); ++n)
@@ -171,12 +187,12 @@ Result<Values> Interpreter::run_bound(const Graph& graph, std::span<const RefVal
           bind_type(graph.context(), types[static_cast<size_t>(i)], (*results)[static_cast<size_t>(i)], bindings);
       if (!bound) return in_node(std::move(bound.error()));
     }
+    if (!open.empty()) TESSERA_TRY(check_guards_on(std::vector<const Guard*>(open)));
     if (options_.on_node) TESSERA_TRY(options_.on_node(graph, n, *results));
     for (int i = 0; i < node.n_results; ++i) values[graph.result(n, i)] = std::move((*results)[static_cast<size_t>(i)]);
     for (ValueId v : graph.operands(n))
       if (v != kNoValue && last_use[v] == n) values[v] = {};
   }
-  for (const Guard& guard : graph.guards) TESSERA_TRY(check_guard(graph, guard, bindings));
   Values outputs;
   for (ValueId v : graph.outputs) outputs.push_back(values[v]);
   return outputs;

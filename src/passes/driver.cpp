@@ -54,7 +54,8 @@ std::string pass_names() {
 
 class Driver {
  public:
-  Driver(const PipelineOptions& options, Spoil* spoil) : options_(options), spoil_(spoil) {
+  Driver(const PipelineOptions& options, Spoil* spoil)
+      : options_(options), spoil_(spoil), folds_left_(options.fold_total) {
     if (options.stop_after >= 0) left_ = options.stop_after;
   }
 
@@ -64,7 +65,8 @@ class Driver {
     for (int sweep = 0; left_ > 0; ++sweep) {
       std::vector<Unfused> unfused;
       const ir::Spoiler* spoiler = spoil_ != nullptr ? spoil_->in_pass(pass.name) : nullptr;
-      Result<std::vector<ir::Edit>> edits = pass.run(graph, PassContext{options_, {left_, spoiler}, inner, &unfused});
+      Result<std::vector<ir::Edit>> edits =
+          pass.run(graph, PassContext{options_, {left_, spoiler}, inner, &unfused, &folds_left_});
       if (!edits) return tl::unexpected<Error>(std::move(edits.error()).within(fmt::format("in pass '{}'", pass.name)));
       if (Status valid = check(graph); !valid)
         return tl::unexpected<Error>(std::move(valid.error()).within(fmt::format("after pass '{}'", pass.name)));
@@ -94,6 +96,7 @@ class Driver {
   const PipelineOptions& options_;
   Spoil* spoil_;  // null: no fault is planted
   int64_t left_ = INT64_MAX;
+  int64_t folds_left_;
 };
 
 }  // namespace

@@ -24,6 +24,7 @@ struct PipelineOptions {
   std::shared_ptr<const UserRules> own_rules = {};
   int64_t stop_after = -1;                   // accepted rewrites; negative: no limit
   int64_t fold_elements = int64_t{1} << 20;  // the most elements of operands and results of one folded node
+  int64_t fold_total = int64_t{1} << 27;     // the same of all folded nodes: a small file may hold many that grow
   std::vector<PrecisionRule> precision = {};
   // The composites worth having, those with a kernel; all when empty.
   std::function<bool(const ir::OpDef&)> targets = {};

@@ -73,7 +73,8 @@ ir::X known_value(ir::Builder& builder, const ir::Type& type, const Shape& eleme
 }
 
 // The results of a node whose operands are all constants; empty when it is not to be folded.
-Result<std::vector<Tensor>> evaluate(const ir::Rewrite& rewrite, const ir::Graph& graph, NodeId n, int64_t limit) {
+Result<std::vector<Tensor>> evaluate(const ir::Rewrite& rewrite, const ir::Graph& graph, NodeId n,
+                                     const PassContext& context) {
   const ir::Node& node = graph.node(n);
   std::vector<Tensor> none;
   // Weights stay as small as they are stored.
@@ -101,7 +102,12 @@ Result<std::vector<Tensor>> evaluate(const ir::Rewrite& rewrite, const ir::Graph
     if (tensors.back()->dtype() == DType::string || is_block(tensors.back()->dtype())) return none;
     total += tensors.back()->count();
   }
+  const int64_t limit = context.options.fold_elements;
   if (total > (node.op->is_primitive() ? limit : std::min(limit, kFoldedCompositeElements))) return none;
+  if (context.folds_left != nullptr) {
+    if (total > *context.folds_left) return none;
+    *context.folds_left -= total;
+  }
 
   std::vector<ir::RefValue> operands(tensors.size());
   std::vector<const ir::RefValue*> pointers(tensors.size(), nullptr);
@@ -154,7 +160,7 @@ Result<std::vector<ir::Edit>> fold_constants(ir::Graph& graph, const PassContext
   ir::Rewrite rewrite(graph, context.limit);
   const size_t count = graph.node_count();
   for (NodeId n = 0; n < count && !rewrite.exhausted(); ++n) {
-    TESSERA_ASSIGN(std::vector<Tensor> tensors, evaluate(rewrite, graph, n, context.options.fold_elements));
+    TESSERA_ASSIGN(std::vector<Tensor> tensors, evaluate(rewrite, graph, n, context));
     rewrite.builder().set_location(graph.node(n).location);
     for (size_t i = 0; i < tensors.size(); ++i) {
       const ir::X folded = rewrite.builder().constant(std::move(tensors[i]));

@@ -12,6 +12,7 @@ struct PassContext {
   ir::EditLimit limit = {};                 // rewrites that are still allowed
   bool nested = false;                      // the graph stands in another one
   std::vector<Unfused>* unfused = nullptr;  // what a sweep found and left; null when nobody asks
+  int64_t* folds_left = nullptr;            // elements that may still be folded from and to; null: any number
 };
 
 // One sweep over one graph, not over those nested in it: the driver visits them. Returns the accepted edits.

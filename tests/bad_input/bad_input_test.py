@@ -84,6 +84,10 @@ class Models(BadInput):
     def test_growth(self):
         self.check_models(bad_models.bad_growth)
 
+    def test_folding_does_not_fill_memory(self):
+        result = call("run", self.write("chain.onnx", bad_models.long_chain()), "--input", "x=random")
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+
     def test_runs(self):
         self.check_models(bad_models.late)
 

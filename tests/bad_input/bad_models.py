@@ -270,6 +270,10 @@ def bad_growth():
     words = [vi("x", [1, 8], I)]
     yield Bad("skips_without_end", model([ox.node("TfIdfVectorizer", ["x"], ["y"], "n", max_skip_count=1 << 60,
                                                   ngram_indexes=[0, 1], **grams)], words), "E0403", ["'n'"])
+    sparse = [ox.text(1, ox.tensor(f"w{i}", F, [1], ox.floats([1]))) + ox.text(2, ox.tensor("", I, [1], ox.int64s([7]))) +
+              ox.number(3, 1 << 24) for i in range(60)]
+    graph = ox.graph([ox.node("Add", ["x", "w0"], ["y"], "n")], [vi("x", [1])], [vi("y", [])])
+    yield Bad("sparse_that_fill_memory", ox.model(graph + b"".join(ox.text(15, s) for s in sparse)), "E0503", ["'w"], 5)
 
 
 def late():
@@ -305,6 +309,13 @@ def sound():
     yield "shapes", model([ox.node("Shape", ["x"], ["s"]), ox.node("Gather", ["s", "i"], ["d"]),
                            ox.node("Concat", ["d", "m"], ["t"], axis=0), ox.node("Reshape", ["x", "t"], ["y"])],
                           [vi("x", [2, 3])], None, [ints("i", [0]), ints("m", [-1])])
+
+
+def long_chain():
+    """Each of its nodes could be folded into a constant of 4 MiB."""
+    nodes = [ox.node("ConstantOfShape", ["s"], ["v0"])] + [ox.node("Cos", [f"v{i}"], [f"v{i + 1}"]) for i in range(600)]
+    return model([*nodes, ox.node("ReduceMax", ["v600"], ["m"], keepdims=0), ox.node("Add", ["x", "m"], ["y"])],
+                 initializers=[ints("s", [1 << 19, 2])])
 
 
 def main(folder):

@@ -58,7 +58,11 @@ struct NestedGraph {
 class Importer {
  public:
   Importer(const ModelProto& model, TensorSource source, const ImportOptions& options)
-      : model_(model), source_(source), options_(options) {}
+      : model_(model), source_(std::move(source)), options_(options) {
+    source_.sparse_left = &sparse_left_;
+  }
+  Importer(const Importer&) = delete;
+  Importer& operator=(const Importer&) = delete;
 
   Result<ir::Graph> run();
 
@@ -83,9 +87,10 @@ class Importer {
   const ModelProto& model_;
   TensorSource source_;
   const ImportOptions& options_;
-  int64_t most_nodes_ = 0;           // that may be added, in all graphs and functions
-  int64_t nodes_left_ = 0;           // of them
-  std::set<std::string> dim_names_;  // of the inputs' sizes
+int64_t sparse_left_ = int64_t{1} << 28;  // bytes of sparse tensors of few values
+  int64_t most_nodes_ = 0;                  // that may be added, in all graphs and functions
+  int64_t nodes_left_ = 0;                  // of them
+  std::set<std::string> dim_names_;         // of the inputs' sizes
 };
 
 }  // namespace tessera::onnx

@@ -310,7 +310,11 @@ Result<Tensor> densify(const SparseTensorProto& proto, const TensorSource& sourc
   if (values.dtype() == DType::string)
     return fail(Code::unsupported_feature, "sparse tensor '{}' holds strings", proto.values.name);
   const Int128 bytes = static_cast<Int128>(count) * bits(values.dtype()) / 8;
-  if (bytes > kAlwaysDenseBytes && bytes > static_cast<Int128>(values.bytes()) * kLowestDensity)
+  const bool few = bytes > static_cast<Int128>(values.bytes()) * kLowestDensity;
+  const int64_t most =
+      source.sparse_left == nullptr ? kAlwaysDenseBytes : std::min(kAlwaysDenseBytes, *source.sparse_left);
+  if (few && source.sparse_left != nullptr && bytes <= most) *source.sparse_left -= static_cast<int64_t>(bytes);
+  if (few && bytes > most)
     return fail(Code::out_of_memory, "sparse tensor '{}' of shape [{}] has only {} values: its dense form is refused",
                 proto.values.name, fmt::join(proto.dims, ", "), values.count());
   TESSERA_ASSIGN(std::vector<int64_t> at, linear_indices(proto, indices, values.count(), count));

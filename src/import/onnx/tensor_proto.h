@@ -38,6 +38,8 @@ struct TensorSource {
   // Whether a tensor may borrow bytes that are not aligned for its type: only for callers that load elements with
   // memcpy or unaligned vector loads. Otherwise such bytes are copied.
   bool unaligned = false;
+  // Bytes that sparse tensors of few values may still take; null: only the limit of one tensor holds.
+  int64_t* sparse_left = nullptr;
 };
 
 // The tensor, borrowing the file's bytes where it can. Errors name it: E0201 when its data does not fit its type and
