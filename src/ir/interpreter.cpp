@@ -118,9 +118,34 @@ Status check_guard(const Graph& graph, const Guard& guard, const DimBindings& bi
               to_string(guard.b), *a, *b);
 }
 
-bool decided(const Graph& graph, const Guard& guard, const DimBindings& bindings) {
-  return graph.dims().evaluate(guard.a, bindings) && graph.dims().evaluate(guard.b, bindings);
-}
+// Guards on sizes that nodes make are checked as soon as these are known: what runs next relies on them.
+class OpenGuards {
+ public:
+  explicit OpenGuards(const Graph& graph) : graph_(graph) {
+    for (const Guard& guard : graph.guards) open_.push_back(&guard);
+  }
+
+  // To be called when sizes may have become known.
+  Status check(const DimBindings& bindings) {
+    if (open_.empty()) return {};
+    const auto known = std::ranges::count_if(bindings, [](const auto& size) { return size.has_value(); });
+    if (known == known_) return {};
+    known_ = known;
+    std::vector<const Guard*> open;
+    for (const Guard* guard : open_) {
+      TESSERA_TRY(check_guard(graph_, *guard, bindings));
+      const DimTable& dims = graph_.dims();
+      if (!dims.evaluate(guard->a, bindings) || !dims.evaluate(guard->b, bindings)) open.push_back(guard);
+    }
+    open_ = std::move(open);
+    return {};
+  }
+
+ private:
+  const Graph& graph_;
+  std::vector<const Guard*> open_;
+  std::ptrdiff_t known_ = -1;
+};
 
 }  // namespace
 
@@ -150,19 +175,8 @@ Result<Values> Interpreter::run_bound(const Graph& graph, std::span<const RefVal
           std::move(bound.error()).within("reading input " + graph.describe_value(graph.inputs[i])));
     values[graph.inputs[i]] = inputs[i];
   }
-  // Guards on sizes that nodes make are checked as soon as these are known: what runs next relies on them.
-  std::vector<const Guard*> open;
-  auto check_guards_on = [&](std::span<const Guard* const> guards) -> Status {
-    std::vector<const Guard*> still;
-    for (const Guard* guard : guards) {
-      TESSERA_TRY(check_guard(graph, *guard, bindings));
-      if (!decided(graph, *guard, bindings)) still.push_back(guard);
-    }
-    open = std::move(still);
-    return {};
-  };
-  for (const Guard& guard : graph.guards) open.push_back(&guard);
-  TESSERA_TRY(check_guards_on(std::vector<const Guard*>(open)));
+  OpenGuards guards(graph);
+  TESSERA_TRY(guards.check(bindings));
 
   std::vector<NodeId> last_use(graph.value_count(), 0);
   for (NodeId n = 0; n < graph.node_count(); ++n)
@@ -187,7 +201,7 @@ Result<Values> Interpreter::run_bound(const Graph& graph, std::span<const RefVal
           bind_type(graph.context(), types[static_cast<size_t>(i)], (*results)[static_cast<size_t>(i)], bindings);
       if (!bound) return in_node(std::move(bound.error()));
     }
-    if (!open.empty()) TESSERA_TRY(check_guards_on(std::vector<const Guard*>(open)));
+    TESSERA_TRY(guards.check(bindings));
     if (options_.on_node) TESSERA_TRY(options_.on_node(graph, n, *results));
     for (int i = 0; i < node.n_results; ++i) values[graph.result(n, i)] = std::move((*results)[static_cast<size_t>(i)]);
     for (ValueId v : graph.operands(n))

@@ -87,7 +87,7 @@ class Importer {
   const ModelProto& model_;
   TensorSource source_;
   const ImportOptions& options_;
-int64_t sparse_left_ = int64_t{1} << 28;  // bytes of sparse tensors of few values
+  int64_t sparse_left_ = int64_t{1} << 28;  // bytes of sparse tensors of few values
   int64_t most_nodes_ = 0;                  // that may be added, in all graphs and functions
   int64_t nodes_left_ = 0;                  // of them
   std::set<std::string> dim_names_;         // of the inputs' sizes
