@@ -115,8 +115,6 @@ std::string precision_word(const CompileOptions& options) {
   return options.precision.find('[') == std::string::npos ? options.precision : "rules";
 }
 
-Json or_null(const std::optional<double>& number) { return number ? Json(*number) : Json(); }
-
 }  // namespace
 
 Result<int> bench(const Arguments& arguments) {
@@ -157,9 +155,9 @@ Result<int> bench(const Arguments& arguments) {
                 {"nodes", facts.nodes},
                 {"kernels", facts.kernels},
                 {"host_steps", facts.host_steps},
-                {"bytes_moved", or_null(bytes)},
-                {"flops", or_null(flops)},
-                {"percent_of_limit", or_null(percent)},
+                {"bytes_moved", bytes},
+                {"flops", flops},
+                {"percent_of_limit", percent},
                 {"inputs", std::move(saved)}});
     return 0;
   }

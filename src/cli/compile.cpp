@@ -22,18 +22,13 @@ double ms_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-template <class T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
-}
-
 Json describe(const engine::PlanFigures& figures) {
   return {{"nodes", figures.nodes},
           {"kernels", figures.kernels},
           {"bytes_moved", figures.cost ? Json(figures.cost->bytes) : Json()},
           {"flops", figures.cost ? Json(figures.cost->flops) : Json()},
-          {"peak_bytes", or_null(figures.arena_bytes)},
-          {"live_set_bound_bytes", or_null(figures.live_set_bound_bytes)}};
+          {"peak_bytes", figures.arena_bytes},
+          {"live_set_bound_bytes", figures.live_set_bound_bytes}};
 }
 
 std::vector<std::string> names_of(const ir::Context& context, ir::LocId place) {
@@ -122,7 +117,7 @@ Result<int> compile(const Arguments& arguments) {
     TESSERA_ASSIGN(const engine::Compilation plain, engine::compile_steps(graph, {.pipeline = {.level = 0}}));
     TESSERA_ASSIGN(const engine::PlanFigures before, engine::figures_of(plain));
     if (arguments.json) {
-      answer.update(report_json(made, before, after));
+      answer.append(report_json(made, before, after));
     } else {
       print_report(made, before, after);
     }

@@ -49,7 +49,7 @@ Result<int> info(const Arguments& arguments) {
                 {"cpu", cpu_model_name()},
                 {"cores", cores},
                 {"allowed_cpus", allowed_cpus().size()},
-                {"cpu_quota", limits.cpus ? Json(*limits.cpus) : Json()},
+                {"cpu_quota", limits.cpus},
                 {"isa", name(isa)},
                 {"isas", isas},
                 {"l1d_bytes", caches.l1d},

@@ -82,7 +82,7 @@ void print_findings_json(const Findings& found) {
     unsupported.push_back({{"op", op.op}, {"count", op.nodes.size()}, {"nodes", op.nodes}});
   print_json({{"inputs", describe(found.inputs)},
               {"outputs", describe(found.outputs)},
-              {"parameters", found.parameters ? Json(*found.parameters) : Json()},
+              {"parameters", found.parameters},
               {"nodes", found.nodes},
               {"unsupported", std::move(unsupported)},
               {"flops", found.cost ? Json(found.cost->flops) : Json()},

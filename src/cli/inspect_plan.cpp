@@ -22,8 +22,6 @@ Json describe(const std::vector<engine::OperandLine>& lines) {
   return list;
 }
 
-Json number(const std::optional<int64_t>& value) { return value ? Json(*value) : Json(); }
-
 }  // namespace
 
 Result<int> inspect_plan(const Arguments& arguments, const Model& model) {
@@ -49,8 +47,8 @@ Result<int> inspect_plan(const Arguments& arguments, const Model& model) {
                        {"flops", line.cost ? Json(line.cost->flops) : Json()},
                        {"bytes", line.cost ? Json(line.cost->bytes) : Json()}});
   print_json({{"kernels", std::move(kernels)},
-              {"arena_bytes", number(figures.arena_bytes)},
-              {"live_set_bound_bytes", number(figures.live_set_bound_bytes)}});
+              {"arena_bytes", figures.arena_bytes},
+              {"live_set_bound_bytes", figures.live_set_bound_bytes}});
   return 0;
 }
 

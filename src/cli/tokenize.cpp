@@ -51,7 +51,7 @@ Status encode(const text::Tokenizer& tokenizer, const std::string& text, const A
   if (arguments.json) {
     Json pieces = Json::array(), offsets = Json::array();
     for (text::TokenId id : encoding.ids) pieces.push_back(std::string(tokenizer.token(id)));
-    for (const text::Span& span : encoding.offsets) offsets.push_back({span.begin, span.end});
+    for (const text::Span& span : encoding.offsets) offsets.push_back(std::vector<uint32_t>{span.begin, span.end});
     Json object{{"ids", encoding.ids}, {"pieces", std::move(pieces)}};
     if (l.offsets) object["offsets"] = std::move(offsets);
     print_json(object);
