@@ -53,7 +53,27 @@ std::string question(std::string_view name) {
   return name.empty() ? std::string() : "did you mean '" + std::string(name) + "'?";
 }
 
+template <class T>
+std::string join(std::span<const T> elements, std::string_view separator) {
+  std::string text;
+  for (size_t i = 0; i < elements.size(); ++i) {
+    if (i > 0) text += separator;
+    if constexpr (std::is_integral_v<T>)
+      text += std::to_string(elements[i]);
+    else
+      text += elements[i];
+  }
+  return text;
+}
+
 }  // namespace
+
+std::string joined(std::span<const int64_t> numbers, std::string_view separator) { return join(numbers, separator); }
+std::string joined(std::span<const int32_t> numbers, std::string_view separator) { return join(numbers, separator); }
+std::string joined(std::span<const std::string> texts, std::string_view separator) { return join(texts, separator); }
+std::string joined(std::span<const std::string_view> texts, std::string_view separator) {
+  return join(texts, separator);
+}
 
 std::string_view nearest_name(std::string_view wanted, std::span<const std::string_view> names) {
   return nearest(wanted, names);

@@ -1,6 +1,7 @@
-// Names as people type them.
+// Names as people type them, and lists as they read them.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,5 +25,12 @@ Error dim_unknown(std::string_view name, std::span<const std::string> names);
 // Whether all of `text` matches `pattern`, in which `*` stands for any run of characters and `?` for one byte.
 // Takes at most |pattern| * |text| steps.
 bool glob_match(std::string_view pattern, std::string_view text);
+
+// The elements with a separator between them. Ours, because a formatting library's join compiles its whole formatter again
+// in every file that calls it.
+std::string joined(std::span<const int64_t> numbers, std::string_view separator);
+std::string joined(std::span<const int32_t> numbers, std::string_view separator);
+std::string joined(std::span<const std::string> texts, std::string_view separator);
+std::string joined(std::span<const std::string_view> texts, std::string_view separator);
 
 }  // namespace tessera

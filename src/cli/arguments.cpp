@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/result.h"
+#include "base/strings.h"
 #include "engine/cache.h"
 #include "engine/options.h"
 #include "engine/recipe.h"
@@ -124,7 +125,7 @@ void add_language_model(CLI::App& app, Draft& draft) {
 void add_arithmetic(CLI::App& app, Draft& draft) {
   app.add_option("--weights", draft.arguments.language.weights,
                  fmt::format("types to round the weights to as they are loaded: keep (default), {}",
-                             fmt::join(engine::recipes(), " ")))
+                             joined(engine::recipes(), " ")))
       ->type_name("TYPE");
   app.add_flag("--deterministic", draft.arguments.language.deterministic,
                "the same bits whoever shares a step: alone or with others, read whole or in parts");
@@ -332,7 +333,7 @@ const CommandSpec kCommands[] = {
        app.add_option("MODEL", draft.arguments.subject, "a GGUF file")->required();
        app.add_option("-o,--output", draft.arguments.output, "the GGUF file to write")->required()->type_name("FILE");
        app.add_option("--type", draft.arguments.type,
-                      fmt::format("types of the weights (default Q4_K_M): {}", fmt::join(engine::recipes(), " ")))
+                      fmt::format("types of the weights (default Q4_K_M): {}", joined(engine::recipes(), " ")))
            ->type_name("TYPE");
        app.add_option("--threads", draft.arguments.session.threads, "threads (default: as many as there are cores)")
            ->check(CLI::Range(1, 1024))

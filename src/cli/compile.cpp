@@ -1,8 +1,9 @@
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <chrono>
 
 #include "base/result.h"
+#include "base/strings.h"
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/json.h"
@@ -79,7 +80,7 @@ void print_report(const engine::Compilation& made, const engine::PlanFigures& be
         100 * (static_cast<double>(*after.arena_bytes) / static_cast<double>(*after.live_set_bound_bytes) - 1));
   for (const auto& [rule, count] : made.report.rules) say("rule {:<28} {:>6}\n", rule, count);
   for (const passes::Unfused& left : made.report.unfused)
-    say("not fused: {} at {}: {}\n", left.rule, fmt::join(names_of(made.expanded->context(), left.place), ", "),
+    say("not fused: {} at {}: {}\n", left.rule, joined(names_of(made.expanded->context(), left.place), ", "),
         left.why);
 }
 
@@ -117,7 +118,7 @@ Result<int> compile(const Arguments& arguments) {
     TESSERA_ASSIGN(const engine::Compilation plain, engine::compile_steps(graph, {.pipeline = {.level = 0}}));
     TESSERA_ASSIGN(const engine::PlanFigures before, engine::figures_of(plain));
     if (arguments.json) {
-      answer.append(report_json(made, before, after));
+      answer.update(report_json(made, before, after));
     } else {
       print_report(made, before, after);
     }

@@ -6,6 +6,7 @@
 #include "base/measure.h"
 #include "base/memory.h"
 #include "base/result.h"
+#include "base/strings.h"
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/json.h"
@@ -65,7 +66,7 @@ Result<int> info(const Arguments& arguments) {
   say("CPU                {}\n", cpu_model_name());
   say("cores              {} (of {} allowed CPUs{})\n", cores, allowed_cpus().size(),
       limits.cpus ? fmt::format(", quota {:.2f}", *limits.cpus) : "");
-  say("instruction set    {} (of {})\n", name(isa), fmt::join(isas, ", "));
+  say("instruction set    {} (of {})\n", name(isa), joined(isas, ", "));
   say("caches             L1d {} KiB, L2 {} KiB, L3 {} KiB\n", caches.l1d >> 10, caches.l2 >> 10, caches.l3 >> 10);
   say("memory             {} of {} available\n", bytes_text(static_cast<double>(memory.available)),
       bytes_text(static_cast<double>(memory.total)));
@@ -95,7 +96,7 @@ Result<int> explain(const Arguments& arguments) {
   }
   std::vector<std::string> known;
   for (size_t i = 0; i < code_count(); ++i) known.push_back(code_name(all_codes()[i].code));
-  return fail(Code::usage, "there is no code '{}'; there are {}", arguments.subject, fmt::join(known, " "));
+  return fail(Code::usage, "there is no code '{}'; there are {}", arguments.subject, joined(known, " "));
 }
 
 }  // namespace tessera::cli

@@ -1,3 +1,4 @@
+#include "base/strings.h"
 #include "engine/generate.h"
 
 #include <fmt/format.h>
@@ -83,7 +84,7 @@ Result<std::vector<std::vector<int64_t>>> prompts_of(const LanguageArguments& l,
 void print_answers(const std::vector<engine::Generated>& results, const std::vector<TextAnswer>& answers) {
   for (size_t i = 0; i < results.size(); ++i) {
     if (answers.empty())
-      say("{}\n", fmt::join(results[i].tokens, ","));
+      say("{}\n", joined(results[i].tokens, ","));
     else if (results.size() > 1)
       say("{}\n", answers[i].text());
     else

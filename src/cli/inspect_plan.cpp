@@ -1,7 +1,8 @@
 // inspect --plan: the kernels of a model's plan.
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include "base/result.h"
+#include "base/strings.h"
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/json.h"
@@ -33,7 +34,7 @@ Result<int> inspect_plan(const Arguments& arguments, const Model& model) {
   const std::vector<engine::KernelLine> lines = engine::kernel_lines(made);
   if (!arguments.json) {
     for (const engine::KernelLine& line : lines)
-      say("{:<28} {:<24} {}\n", line.op, line.kernel, fmt::join(line.covers, " "));
+      say("{:<28} {:<24} {}\n", line.op, line.kernel, joined(line.covers, " "));
     say("{} kernels\n", lines.size());
     return 0;
   }

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/result.h"
+#include "base/strings.h"
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/json.h"
@@ -60,7 +61,7 @@ Status encode(const text::Tokenizer& tokenizer, const std::string& text, const A
       say("{}\t{}..{}\t{}\n", encoding.ids[i], encoding.offsets[i].begin, encoding.offsets[i].end,
           tokenizer.token(encoding.ids[i]));
   } else {
-    say("{}\n", fmt::join(encoding.ids, ","));
+    say("{}\n", joined(encoding.ids, ","));
   }
   return {};
 }

@@ -1,6 +1,7 @@
+#include "base/strings.h"
 #include "engine/verify.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include "base/result.h"
 #include "cli/commands.h"
@@ -40,7 +41,7 @@ void print(const engine::Culprit& culprit) {
   if (culprit.rewrite < 0) {
     say("no rewrite is at fault: the kernel '{}' is, at node '{}'\n  {}\n", culprit.rule, culprit.node,
         culprit.equation);
-    if (!culprit.covers.empty()) say("  it covers {}\n", fmt::join(culprit.covers, ", "));
+    if (!culprit.covers.empty()) say("  it covers {}\n", joined(culprit.covers, ", "));
     return;
   }
   say("pass '{}', rule '{}', rewrite {} is at fault, at node '{}'\n  {}\n", culprit.pass, culprit.rule, culprit.rewrite,

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/strings.h"
 #include "tensor/scalar.h"
 
 namespace tessera::engine {
@@ -19,7 +20,7 @@ std::string position(const Dims& shape, int64_t index) {
     at[axis] = index % shape[axis];
     index /= shape[axis];
   }
-  return fmt::format("[{}]", fmt::join(at, ", "));
+  return fmt::format("[{}]", joined(at, ", "));
 }
 
 std::vector<double> decoded(const Tensor& tensor) {
@@ -38,8 +39,8 @@ std::optional<std::string> type_difference(const Tensor& actual, const Tensor& e
   if (actual.dtype() != expected.dtype())
     return fmt::format("the type is {}, expected {}", name(actual.dtype()), name(expected.dtype()));
   if (actual.shape() != expected.shape())
-    return fmt::format("the shape is [{}], expected [{}]", fmt::join(actual.shape(), ", "),
-                       fmt::join(expected.shape(), ", "));
+    return fmt::format("the shape is [{}], expected [{}]", joined(actual.shape(), ", "),
+                       joined(expected.shape(), ", "));
   return std::nullopt;
 }
 

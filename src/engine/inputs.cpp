@@ -59,7 +59,7 @@ Result<Value> check_input(const ValueInfo& info, const Value& value, std::span<c
 
 std::string type_text(const Value& value) {
   if (const Tensor* tensor = value.tensor())
-    return fmt::format("{}[{}]", name(tensor->dtype()), fmt::join(tensor->shape(), ", "));
+    return fmt::format("{}[{}]", name(tensor->dtype()), joined(tensor->shape(), ", "));
   if (const Sequence* sequence = value.sequence())
     return fmt::format("a sequence of {} items of {}", sequence->items.size(), name(sequence->element));
   const auto& inner = value.optional()->value;
@@ -74,7 +74,7 @@ Status check_dim(std::span<const DimRange> dims, std::string_view name, int64_t 
                   input, dim.lo, dim.hi);
     if (!dim.sizes.empty() && !std::binary_search(dim.sizes.begin(), dim.sizes.end(), size))
       return fail(Code::dim_out_of_bounds, "'{}' is {} in input '{}' but was declared to be one of {}", name, size,
-                  input, fmt::join(dim.sizes, ", "));
+                  input, joined(dim.sizes, ", "));
   }
   return {};
 }
@@ -113,13 +113,13 @@ Result<std::vector<Value>> bind_inputs(const std::vector<ValueInfo>& inputs, std
     std::vector<std::string> names;
     for (const ValueInfo& info : inputs) names.push_back(info.name);
     Error error{Code::input_unknown,
-                fmt::format("the model has no input '{}'; it takes '{}'", value.name, fmt::join(names, "', '"))};
+                fmt::format("the model has no input '{}'; it takes '{}'", value.name, joined(names, "', '"))};
     error.hint = did_you_mean(value.name, names);
     return tl::unexpected<Error>(std::move(error));
   }
   if (!missing.empty())
     return fail(Code::input_missing, "{} of the model's {} inputs {} missing: {}", missing.size(), inputs.size(),
-                missing.size() == 1 ? "is" : "are", fmt::join(missing, ", "));
+                missing.size() == 1 ? "is" : "are", joined(missing, ", "));
   if (!wrong) return tl::unexpected<Error>(std::move(wrong).error());
   return bound;
 }

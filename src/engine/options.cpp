@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <nlohmann/json.hpp>
 
 #include "base/result.h"
+#include "formats/json.h"
 
 namespace tessera::engine {
 namespace {
-
-using Json = nlohmann::json;
 
 Result<int64_t> parse_size(std::string_view text, std::string_view whole) {
   int64_t value = 0;
@@ -36,7 +34,7 @@ class Reader {
     if (key == "disable") return names(key, value, o.disable);
     if (key == "passes") return names(key, value, o.passes);
     if (key == "precision") {
-      if (value.is_array()) return o.precision = value.dump(), Status();
+      if (value.list() != nullptr) return o.precision = value.dump(), Status();
       return text(key, value, o.precision);
     }
     if (key == "rules") return text(key, value, file_.rule_files.emplace_back());
@@ -53,33 +51,34 @@ class Reader {
   }
   template <class T>
   static Status integer(std::string_view key, const Json& value, T least, T most, T& to) {
-    if (!value.is_number_integer() || value.get<int64_t>() < least || value.get<int64_t>() > most)
+    const int64_t* number = value.integer();
+    if (number == nullptr || *number < least || *number > most)
       return wrong(key, value, fmt::format("a whole number from {} to {}", least, most));
-    to = value.get<T>();
+    to = static_cast<T>(*number);
     return {};
   }
   static Status boolean(std::string_view key, const Json& value, bool& to) {
-    if (!value.is_boolean()) return wrong(key, value, "true or false");
-    to = value.get<bool>();
+    if (value.truth() == nullptr) return wrong(key, value, "true or false");
+    to = *value.truth();
     return {};
   }
   static Status text(std::string_view key, const Json& value, std::string& to) {
-    if (!value.is_string()) return wrong(key, value, "a text");
-    to = value.get<std::string>();
+    if (value.text() == nullptr) return wrong(key, value, "a text");
+    to = *value.text();
     return {};
   }
   static Status names(std::string_view key, const Json& value, std::vector<std::string>& to) {
-    if (!value.is_array()) return wrong(key, value, "a list of names");
-    for (const Json& name : value) TESSERA_TRY(text(key, name, to.emplace_back()));
+    if (value.list() == nullptr) return wrong(key, value, "a list of names");
+    for (const Json& name : *value.list()) TESSERA_TRY(text(key, name, to.emplace_back()));
     return {};
   }
   Status dims(const Json& value) {
-    if (!value.is_object()) return wrong("dims", value, "an object of sizes by name");
-    for (const auto& [name, size] : value.items()) {
-      std::string range = size.is_string() ? size.get<std::string>() : size.dump();
-      if (size.is_array()) {
+    if (value.members() == nullptr) return wrong("dims", value, "an object of sizes by name");
+    for (const auto& [name, size] : *value.members()) {
+      std::string range = size.text() != nullptr ? *size.text() : size.dump();
+      if (size.list() != nullptr) {
         range = "bucket:";
-        for (const Json& one : size) range += (range.back() == ':' ? "" : ",") + one.dump();
+        for (const Json& one : *size.list()) range += (range.back() == ':' ? "" : ",") + one.dump();
       }
       TESSERA_ASSIGN(DimRange dim, parse_dim(name + "=" + range));
       file_.dims.push_back(std::move(dim));
@@ -124,12 +123,12 @@ Result<DimRange> parse_dim(std::string_view text) {
 }
 
 Result<OptionsFile> parse_options(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) return fail(Code::usage, "the options are no JSON");
-  if (!json.is_object()) return fail(Code::usage, "the options are {}, not an object", json.type_name());
+  const Result<Json> json = parse_json(text, "the text");
+  if (!json) return fail(Code::usage, "the options are no JSON: {}", json.error().message);
+  if (json->members() == nullptr) return fail(Code::usage, "the options are {}, not an object", json->kind());
   OptionsFile file;
   Reader reader(file);
-  for (const auto& [key, value] : json.items()) TESSERA_TRY(reader.read(key, value));
+  for (const auto& [key, value] : *json->members()) TESSERA_TRY(reader.read(key, value));
   return file;
 }
 
@@ -137,13 +136,13 @@ std::string text_of(const CompileOptions& o) {
   // A field that is missing here would give plans to options that they were not made for.
   const auto& [optimisation, strict, exact_activations, approximate, rules, precision, disable, stop_after, passes,
                fold_elements, reuse_memory] = o;
-  const Json json = {optimisation, strict, exact_activations, approximate, rules, precision, disable,
-                     stop_after,   passes, fold_elements,     reuse_memory};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return Json::array({optimisation, strict, exact_activations, approximate, rules, precision, disable, stop_after, passes,
+                      fold_elements, reuse_memory})
+      .dump();
 }
 
 std::string text_of(const DimRange& dim) {
-  return Json{dim.name, dim.lo, dim.hi, dim.sizes}.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return Json::array({dim.name, dim.lo, dim.hi, dim.sizes}).dump();
 }
 
 }  // namespace tessera::engine

@@ -1,14 +1,12 @@
 #include "engine/precision.h"
 
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/result.h"
+#include "formats/json.h"
 
 namespace tessera::engine {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr std::string_view kWords = "keep, bf16, f16 or int8-dynamic";
 
@@ -21,13 +19,14 @@ std::optional<passes::Precision> word(std::string_view text) {
 }
 
 Result<passes::PrecisionRule> parse_rule(const Json& json, size_t index) {
-  if (!json.is_object()) return fail(Code::usage, "precision rule {} is {}, not an object", index, json.type_name());
+  if (json.members() == nullptr)
+    return fail(Code::usage, "precision rule {} is {}, not an object", index, json.kind());
   passes::PrecisionRule rule;
   bool given = false;
-  for (const auto& [key, value] : json.items()) {
-    if (!value.is_string())
-      return fail(Code::usage, "'{}' of precision rule {} is {}, not a text", key, index, value.type_name());
-    const std::string& text = value.get_ref<const std::string&>();
+  for (const auto& [key, value] : *json.members()) {
+    if (value.text() == nullptr)
+      return fail(Code::usage, "'{}' of precision rule {} is {}, not a text", key, index, value.kind());
+    const std::string& text = *value.text();
     if (key == "kind") {
       rule.kind = text;
     } else if (key == "name") {
@@ -58,12 +57,12 @@ Result<PrecisionPolicy> parse_precision(std::string_view text) {
     policy.rules.push_back({"", "", *precision});
     return policy;
   }
-  const Json json = Json::parse(text, nullptr, false);
-  if (!json.is_array())
+  const Result<Json> json = parse_json(text, "the text");
+  if (!json || json->list() == nullptr)
     return fail(Code::usage, "a precision is {}, strict, or a JSON array of rules; this is neither: '{}'", kWords,
                 text.substr(0, 40));
-  for (size_t i = 0; i < json.size(); ++i) {
-    TESSERA_ASSIGN(passes::PrecisionRule rule, parse_rule(json[i], i));
+  for (size_t i = 0; i < json->list()->size(); ++i) {
+    TESSERA_ASSIGN(passes::PrecisionRule rule, parse_rule((*json->list())[i], i));
     policy.rules.push_back(std::move(rule));
   }
   return policy;

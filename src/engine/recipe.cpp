@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "base/result.h"
+#include "base/strings.h"
 
 namespace tessera::engine {
 namespace {
@@ -66,7 +67,7 @@ Result<const Recipe*> find_recipe(std::string_view name) {
     if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
   for (const Recipe& recipe : kRecipes)
     if (recipe.name == wanted || recipe.name == wanted + "_M") return &recipe;
-  return fail(Code::usage, "there is no type '{}' of weights: {}", name, fmt::join(recipes(), " "));
+  return fail(Code::usage, "there is no type '{}' of weights: {}", name, joined(recipes(), " "));
 }
 
 int64_t layer_of(std::string_view name) {

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/result.h"
+#include "base/strings.h"
 #include "tensor/scalar.h"
 
 namespace tessera {
@@ -232,7 +233,7 @@ std::string descr_of(DType dtype) {
 }
 
 std::string header_of(const Tensor& tensor) {
-  std::string shape = fmt::format("{}", fmt::join(tensor.shape(), ", "));
+  std::string shape = fmt::format("{}", joined(tensor.shape(), ", "));
   if (tensor.rank() == 1) shape += ",";
   std::string text =
       fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descr_of(tensor.dtype()), shape);
@@ -259,7 +260,7 @@ Result<Tensor> parse_npy(std::span<const std::byte> file, std::shared_ptr<const 
   if (needed != static_cast<Int128>(data.size()))
     return fail(needed > static_cast<Int128>(data.size()) ? Code::file_truncated : Code::file_malformed,
                 "the .npy array of type '{}' and shape ({}) has {} bytes of data", header.descr,
-                fmt::join(header.shape, ", "), data.size());
+                joined(header.shape, ", "), data.size());
 
   const bool packed = bits(encoding.dtype) < 8;
   const bool reorder = header.fortran_order && header.shape.size() > 1 && count > 0;

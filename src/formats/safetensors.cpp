@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/result.h"
+#include "base/strings.h"
 #include "formats/json.h"
 
 namespace tessera {
@@ -125,7 +126,7 @@ Result<Tensor> tensor_of(const Entry& entry, std::span<const std::byte> data, co
     return fail(Code::shape_invalid, "tensor '{}' has more elements than any file", entry.name);
   if (storage_bytes(*type, *count) != end - begin)
     return fail(Code::file_malformed, "tensor '{}' takes {} bytes, but {}[{}] takes {}", entry.name, end - begin,
-                entry.dtype, fmt::join(shape, ", "), storage_bytes(*type, *count));
+                entry.dtype, joined(shape, ", "), storage_bytes(*type, *count));
   return Tensor::borrow(*type, std::move(shape), data.data() + begin, keep);
 }
 
@@ -192,23 +193,23 @@ Result<SafetensorsFolder> open_safetensors(const std::string& folder) {
     TESSERA_TRY(add_file(folder, "model.safetensors", all));
     return all;
   }
-  TESSERA_ASSIGN(const nlohmann::json index, parse_json(*text, "model.safetensors.index.json"));
-  const auto map = index.is_object() ? index.find("weight_map") : index.end();
-  if (map == index.end() || !map->is_object())
+  TESSERA_ASSIGN(const Json index, parse_json(*text, "model.safetensors.index.json"));
+  const Json* map = index.find("weight_map");
+  if (map == nullptr || map->members() == nullptr)
     return fail(Code::file_malformed, "model.safetensors.index.json has no object 'weight_map'");
   std::vector<std::string> files;
-  for (const auto& [name, file] : map->items()) {
-    if (!file.is_string())
+  for (const auto& [name, file] : *map->members()) {
+    if (file.text() == nullptr)
       return fail(Code::file_malformed, "model.safetensors.index.json names no file for tensor '{}'", name);
-    files.push_back(file.get<std::string>());
+    files.push_back(*file.text());
   }
   std::sort(files.begin(), files.end());
   files.erase(std::unique(files.begin(), files.end()), files.end());
   for (const std::string& file : files) TESSERA_TRY(add_file(folder, file, all));
-  for (const auto& [name, file] : map->items())
+  for (const auto& [name, file] : *map->members())
     if (!all.tensors.contains(name))
       return fail(Code::unknown_name, "tensor '{}' is not in '{}', where the index says it is", name,
-                  file.get<std::string>());
+                  *file.text());
   return all;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/result.h"
+#include "base/strings.h"
 #include "ir/interpreter.h"
 
 namespace tessera::ir::core {
@@ -171,8 +172,8 @@ Status eval_copy(Eval& e) {
   }
   TESSERA_ASSIGN(int64_t count, array_count(shape));
   if (count != y.count())
-    return fail(Code::shape_mismatch, "copy: [{}] has other than the {} elements of [{}]", fmt::join(shape, ", "),
-                y.count(), fmt::join(y.shape, ", "));
+    return fail(Code::shape_mismatch, "copy: [{}] has other than the {} elements of [{}]", joined(shape, ", "),
+                y.count(), joined(y.shape, ", "));
   y.shape = std::move(shape);
   e.out(std::move(y));
   return {};

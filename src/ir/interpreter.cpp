@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/result.h"
+#include "base/strings.h"
 #include "ir/builder.h"
 
 namespace tessera::ir {
@@ -88,7 +89,7 @@ Status bind_type(const Context& context, TypeRef type, const RefValue& value, Di
     return fail(Code::dtype_mismatch, "the element type is {} but must be {}", name(array.dtype), name(type->dtype));
   if (!type->ranked) return {};
   if (array.rank() != type->rank())
-    return fail(Code::rank_mismatch, "the shape is [{}] but must be {}", fmt::join(array.shape, ", "),
+    return fail(Code::rank_mismatch, "the shape is [{}] but must be {}", joined(array.shape, ", "),
                 to_string(std::span<const Dim>(type->shape)));
   return bind_dims(context, type->shape, array.shape, bindings);
 }

@@ -7,23 +7,11 @@
 #include <cstring>
 
 #include "base/result.h"
+#include "base/utf8.h"
 #include "tensor/scalar.h"
 
 namespace tessera::ir {
 namespace {
-
-// Length of the well-formed UTF-8 sequence of more than one byte at the start of `text`; 0 when there is none.
-size_t utf8_length(std::string_view text) {
-  auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  size_t length = byte(0) >= 0xf0 ? 4 : byte(0) >= 0xe0 ? 3 : 2;
-  if (byte(0) < 0xc2 || byte(0) > 0xf4 || text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  // Overlong forms, surrogates and what lies past U+10FFFF.
-  if ((byte(0) == 0xe0 && byte(1) < 0xa0) || (byte(0) == 0xed && byte(1) > 0x9f)) return 0;
-  if ((byte(0) == 0xf0 && byte(1) < 0x90) || (byte(0) == 0xf4 && byte(1) > 0x8f)) return 0;
-  return length;
-}
 
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -75,11 +63,7 @@ bool parse_float_element(DType dtype, std::string_view text, double& out) {
 
 void append_int128(std::string& out, Int128 value) {
   // i64 and u64 are the widest types.
-  if (value < 0) {
-    fmt::format_to(std::back_inserter(out), "{}", static_cast<int64_t>(value));
-  } else {
-    fmt::format_to(std::back_inserter(out), "{}", static_cast<uint64_t>(value));
-  }
+  out += value < 0 ? std::to_string(static_cast<int64_t>(value)) : std::to_string(static_cast<uint64_t>(value));
 }
 
 // A block's bytes as hexadecimal digits in quotes.
@@ -116,11 +100,11 @@ void append_quoted(std::string& out, std::string_view text) {
       out += "\\t";
     } else if (c >= 0x20 && c < 0x7f) {
       out += text[0];
-    } else if (size_t sequence = c >= 0x80 ? utf8_length(text) : 0; sequence > 0) {
-      length = sequence;
+    } else if (const uint32_t valid = c >= 0x80 ? utf8_step(text, 0).valid : 0; valid > 0) {
+      length = valid;
       out += text.substr(0, length);
     } else {
-      fmt::format_to(std::back_inserter(out), "\\x{:02x}", c);
+      out += fmt::format("\\x{:02x}", c);
     }
     text.remove_prefix(length);
   }
@@ -169,7 +153,7 @@ void append_real(std::string& out, double value) {
   if (std::isnan(value)) {
     out += "nan";
   } else {
-    fmt::format_to(std::back_inserter(out), "{}", value);
+    out += fmt::format("{}", value);
   }
 }
 
@@ -190,7 +174,9 @@ void append_element(std::string& out, const Tensor& tensor, int64_t index) {
   if (is_block(dtype)) {
     const size_t bytes = block_size(dtype).bytes;
     const auto* block = static_cast<const unsigned char*>(data) + static_cast<size_t>(index) * bytes;
-    fmt::format_to(std::back_inserter(out), "\"{:02x}\"", fmt::join(block, block + bytes, ""));
+    out += '"';
+    for (size_t i = 0; i < bytes; ++i) out += fmt::format("{:02x}", block[i]);
+    out += '"';
     return;
   }
   if (is_int(dtype)) return append_int128(out, decode_int(dtype, data, index));
@@ -206,11 +192,11 @@ void append_element(std::string& out, const Tensor& tensor, int64_t index) {
     encode(dtype, again, 0, value);
     if (bits_of(dtype, again, 0) == raw) {
       if (dtype == DType::f64 || std::isnan(value)) return append_real(out, value);
-      fmt::format_to(std::back_inserter(out), "{}", static_cast<float>(value));
+      out += fmt::format("{}", static_cast<float>(value));
       return;
     }
   }
-  fmt::format_to(std::back_inserter(out), "0x{:x}", raw);
+  out += fmt::format("0x{:x}", raw);
 }
 
 bool store_element(Tensor& tensor, int64_t index, const Token& token) {

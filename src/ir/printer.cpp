@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "base/result.h"
+#include "base/strings.h"
 #include "ir/core_ops.h"
 #include "ir/literal.h"
 #include "ir/op_def.h"
@@ -81,7 +82,7 @@ std::string value_text(const AttrSpec& spec, const AttrValue& value) {
     append_real(text, *r);
     return text;
   }
-  if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) return fmt::format("[{}]", fmt::join(*list, ", "));
+  if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) return fmt::format("[{}]", joined(*list, ", "));
   if (const auto* shape = std::get_if<Shape>(&value)) return to_string(std::span<const Dim>(*shape));
   return to_string(std::get<View>(value));
 }
@@ -137,7 +138,7 @@ class Printer {
   }
   template <class... A>
   void append(fmt::format_string<A...> format, A&&... args) {
-    fmt::format_to(std::back_inserter(out_), format, std::forward<A>(args)...);
+    out_ += fmt::format(format, std::forward<A>(args)...);
   }
 
   void number_values() {

@@ -122,16 +122,15 @@ class Parser {
 
 std::string to_string(const View& view) {
   std::string text = "[";
-  const auto out = std::back_inserter(text);
   for (size_t j = 0; j < view.axes.size(); ++j) {
     if (j > 0) text += ", ";
     if (view.axes[j].empty()) text += "1";
     for (size_t i = 0; i < view.axes[j].size(); ++i) {
       const ViewAtom& atom = view.axes[j][i];
-      if (!atom.tied) fmt::format_to(out, "{}{}", i > 0 ? " " : "", token(atom.size));
+      if (!atom.tied) text += (i > 0 ? " " : "") + token(atom.size);
       if (atom.axis < 0) continue;
-      fmt::format_to(out, "{}{}", atom.tied ? '+' : ':', atom.axis);
-      if (!atom.stride.is(1)) fmt::format_to(out, "*{}", token(atom.stride));
+      text += (atom.tied ? "+" : ":") + std::to_string(atom.axis);
+      if (!atom.stride.is(1)) text += "*" + token(atom.stride);
     }
   }
   return text + "] from " + to_string(std::span<const Dim>(view.offsets));

@@ -1,6 +1,7 @@
 // Control flow. Nested graphs are closed: what they use from outside comes in as operands.
 #include <fmt/format.h>
 
+#include "base/strings.h"
 #include "ops/ops.h"
 #include "ops/reference.h"
 
@@ -134,8 +135,8 @@ Result<Array> stack(const std::vector<RefValue>& slices, TypeRef slice_type) {
   for (size_t i = 1; i < slices.size(); ++i) {
     const Array& slice = slices[i].array();
     if (slice.shape != shape)
-      return fail(Code::shape_mismatch, "iteration 0 gives [{}] but iteration {} gives [{}]", fmt::join(shape, ", "), i,
-                  fmt::join(slice.shape, ", "));
+      return fail(Code::shape_mismatch, "iteration 0 gives [{}] but iteration {} gives [{}]", joined(shape, ", "), i,
+                  joined(slice.shape, ", "));
     std::visit(
         [&](auto& to) {
           const auto& from = std::get<std::decay_t<decltype(to)>>(slice.data);

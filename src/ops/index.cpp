@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/strings.h"
 #include "ops/ops.h"
 #include "ops/reference.h"
 
@@ -331,8 +332,8 @@ Status eval_reshape_to(Eval& e) {
   TESSERA_ASSIGN(int64_t count, ir::array_count(shape));
   Array y = e.in(0);
   if (count != y.count())
-    return fail(Code::shape_mismatch, "reshape of [{}] to [{}]: {} elements become {}", fmt::join(y.shape, ", "),
-                fmt::join(shape, ", "), y.count(), count);
+    return fail(Code::shape_mismatch, "reshape of [{}] to [{}]: {} elements become {}", joined(y.shape, ", "),
+                joined(shape, ", "), y.count(), count);
   y.shape = std::move(shape);
   e.out(std::move(y));
   return {};

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/strings.h"
+
 namespace tessera::ops {
 
 Result<Dims> broadcast(const Dims& a, const Dims& b) {
@@ -13,7 +15,7 @@ Result<Dims> broadcast(const Dims& a, const Dims& b) {
     int64_t& size = shape[lead + i];
     if (size == shorter[i] || shorter[i] == 1) continue;
     if (size != 1)
-      return fail(Code::shape_mismatch, "[{}] and [{}] do not broadcast", fmt::join(a, ", "), fmt::join(b, ", "));
+      return fail(Code::shape_mismatch, "[{}] and [{}] do not broadcast", joined(a, ", "), joined(b, ", "));
     size = shorter[i];
   }
   TESSERA_TRY(ir::array_count(shape));

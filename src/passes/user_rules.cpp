@@ -1,12 +1,13 @@
 #include "passes/user_rules.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <random>
 
 #include "base/result.h"
+#include "base/strings.h"
 #include "ir/core_ops.h"
 #include "ir/interpreter.h"
 #include "ir/lexer.h"
@@ -187,7 +188,7 @@ Status compare_sides(const Written& rule, std::mt19937& random) {
   std::string shapes;
   for (ir::ValueId v : left.inputs) {
     const Tensor tensor = draw(*left.type(v), left.dims(), sizes, random);
-    shapes += fmt::format("{}{} [{}]", shapes.empty() ? "" : ", ", left.value_name(v), fmt::join(tensor.shape(), ", "));
+    shapes += fmt::format("{}{} [{}]", shapes.empty() ? "" : ", ", left.value_name(v), joined(tensor.shape(), ", "));
     TESSERA_ASSIGN(ir::RefValue value, ir::to_ref(Value(tensor)));
     inputs.push_back(std::move(value));
   }

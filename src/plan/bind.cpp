@@ -4,13 +4,14 @@
 #include <cstring>
 
 #include "base/result.h"
+#include "base/strings.h"
 #include "plan/instantiate.h"
 #include "tensor/scalar.h"
 
 namespace tessera::plan {
 namespace {
 
-std::string print_dims(const Dims& dims) { return fmt::format("[{}]", fmt::join(dims, ", ")); }
+std::string print_dims(const Dims& dims) { return fmt::format("[{}]", joined(dims, ", ")); }
 
 // "input 'x'", or its position when it has no name.
 std::string describe_input(const Routine& r, uint32_t i) {

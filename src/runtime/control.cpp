@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/result.h"
+#include "base/strings.h"
 #include "runtime/executor.h"
 #include "tensor/scalar.h"
 
@@ -152,7 +153,7 @@ Result<Value> Executor::stack(const Active& a, const Step& step, uint32_t result
       return fail(Code::dtype_mismatch, "iterations give values that are no {} tensors", name(dtype));
     if (tensor->shape() != first->shape())
       return fail(Code::shape_mismatch, "one iteration gives [{}] and another [{}], which do not stack",
-                  fmt::join(first->shape(), ", "), fmt::join(tensor->shape(), ", "));
+                  joined(first->shape(), ", "), joined(tensor->shape(), ", "));
   }
   dims.insert(dims.end(), first->shape().begin(), first->shape().end());
   if (dtype == DType::string) {

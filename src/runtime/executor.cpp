@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "base/result.h"
+#include "base/strings.h"
 
 namespace tessera::runtime {
 
@@ -347,8 +348,8 @@ Result<Tensor> Executor::output_copy(const Tensor& tensor, const Tensor* buffer,
   if (buffer == nullptr || buffer->data() == nullptr || tensor.dtype() == DType::string) return copy_of(tensor);
   if (buffer->dtype() != tensor.dtype() || buffer->shape() != tensor.shape())
     return fail(Code::shape_mismatch, "the memory given for {} is {}[{}], but it is {}[{}]", what,
-                name(buffer->dtype()), fmt::join(buffer->shape(), ", "), name(tensor.dtype()),
-                fmt::join(tensor.shape(), ", "));
+                name(buffer->dtype()), joined(buffer->shape(), ", "), name(tensor.dtype()),
+                joined(tensor.shape(), ", "));
   Tensor target = *buffer;
   std::copy_n(static_cast<const char*>(tensor.data()), tensor.bytes(), static_cast<char*>(target.mutable_data()));
   return target;

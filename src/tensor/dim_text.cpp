@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/strings.h"
 #include "tensor/dim_impl.h"
 
 namespace tessera {
@@ -50,7 +51,7 @@ struct Printer {
         factors.insert(factors.end(), static_cast<size_t>(power), print_atom(table.atom(index)));
       }
       std::ranges::sort(factors);
-      piece.text = fmt::format("{}", fmt::join(factors, "*"));
+      piece.text = fmt::format("{}", joined(factors, "*"));
       pieces.push_back(std::move(piece));
     }
     std::ranges::sort(pieces, [](const Piece& a, const Piece& b) {
@@ -88,7 +89,7 @@ struct Printer {
       const bool number = is_digit(s.back()) && s.find_first_not_of("-0123456789") == std::string::npos;
       return std::pair<bool, const std::string&>(number, s);
     });
-    return fmt::format("{}({})", atom.kind == Kind::min ? "min" : "max", fmt::join(operands, ", "));
+    return fmt::format("{}({})", atom.kind == Kind::min ? "min" : "max", joined(operands, ", "));
   }
 
   // The atom when `d` is that atom alone.

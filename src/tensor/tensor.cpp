@@ -1,3 +1,4 @@
+#include "base/strings.h"
 #include "tessera/tensor.h"
 
 #include <fmt/format.h>
@@ -26,7 +27,7 @@ Result<int64_t> element_count(const Dims& shape) {
   if (empty) return 0;
   for (int64_t size : shape)
     if (__builtin_mul_overflow(count, size, &count) || count > kMaxCount)
-      return fail(Code::shape_invalid, "shape [{}] has more than 2^62 elements", fmt::join(shape, ", "));
+      return fail(Code::shape_invalid, "shape [{}] has more than 2^62 elements", joined(shape, ", "));
   return count;
 }
 
@@ -34,7 +35,7 @@ Status check_blocks(DType dtype, const Dims& shape) {
   const int64_t elements = block_size(dtype).elements;
   if (elements == 1 || (!shape.empty() && shape.back() % elements == 0)) return {};
   return fail(Code::shape_invalid, "a {} tensor has shape [{}], but its blocks have {} elements along the last axis",
-              name(dtype), fmt::join(shape, ", "), elements);
+              name(dtype), joined(shape, ", "), elements);
 }
 
 Result<Tensor> Tensor::make(DType dtype, Dims shape) {

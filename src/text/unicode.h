@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/utf8.h"
+
 namespace tessera::text {
 
 // Bytes [begin, end).
@@ -104,18 +106,5 @@ Decoded decode_before(std::string_view text, size_t end);
 inline bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 void append_utf8(std::string& out, uint32_t code_point);
 size_t count_code_points(std::string_view text);
-
-// The length of the valid UTF-8 character at text[at], or 0; then `bad` is how many bytes one U+FFFD stands for: the
-// longest part that a valid character could begin with (Unicode 17.0, section 3.9, "U+FFFD Substitution of Maximal
-// Subparts"), at least 1. `cut` tells that the text ends inside that part.
-struct Utf8Step {
-  uint32_t valid;
-  uint32_t bad;
-  bool cut;
-};
-Utf8Step utf8_step(std::string_view text, size_t at);
-bool is_valid_utf8(std::string_view text);
-// Invalid parts become U+FFFD.
-std::string repair_utf8(std::string_view text);
 
 }  // namespace tessera::text

@@ -5,7 +5,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tessera;
   const auto json = parse_json({reinterpret_cast<const char*>(data), size}, "config.json");
-  if (!json || !json->is_object()) return 0;
+  if (!json || json->members() == nullptr) return 0;
   huggingface::Fields fields(*json, "config.json");
   const auto family = huggingface::find_family(fields.text("model_type", ""));
   if (!family) return 0;

@@ -52,7 +52,7 @@ void read_windows(Fields& f, Config& c, int64_t window, F slides) {
 bool always(size_t) { return true; }
 
 void read_plain_rope(Fields& f, Config& c, double theta) {
-  const nlohmann::json& parameters = rope_parameters(f);
+  const Json& parameters = rope_parameters(f);
   c.ropes = {read_rope(f, parameters, read_theta(f, parameters, theta), c.head_width)};
 }
 
@@ -194,7 +194,7 @@ void read_gemma2(Fields& f, Config& c) {
 
 // Gemma 3's text model; its files leave out what equals the defaults.
 void read_gemma3_text(Fields& f, Config& c) {
-  nlohmann::json full = {{"vocab_size", 262208},
+  Json full = {{"vocab_size", 262208},
                          {"hidden_size", 2304},
                          {"intermediate_size", 9216},
                          {"num_hidden_layers", 26},
@@ -211,10 +211,10 @@ void read_gemma3_text(Fields& f, Config& c) {
   const auto pattern = static_cast<size_t>(
       std::max<int64_t>(g.integer("sliding_window_pattern", g.integer("_sliding_window_pattern", 6)), 1));
   read_windows(g, c, g.integer("sliding_window", 4096), [&](size_t i) { return (i + 1) % pattern != 0; });
-  const nlohmann::json& far = rope_parameters(g, "full_attention");
-  const nlohmann::json& near = rope_parameters(g, "sliding_attention");
+  const Json& far = rope_parameters(g, "full_attention");
+  const Json& near = rope_parameters(g, "sliding_attention");
   const bool apart = &near != &far;
-  const nlohmann::json plain = nlohmann::json::object();
+  const Json plain = Json::object();
   const double local = g.real("rope_local_base_freq", 10000.0);
   c.ropes = {read_rope(g, far, read_theta(g, far, 1000000), c.head_width),
              read_rope(g, apart ? near : plain,
@@ -275,8 +275,8 @@ void read_gpt_neox(Fields& f, Config& c) {
   c.qkv_bias = c.out_bias = f.flag("attention_bias", true);
   c.feed_bias = true;
   c.block = f.flag("use_parallel_residual", true) ? Block::parallel : Block::pre_norm;
-  nlohmann::json parameters = rope_parameters(f);
-  if (!parameters.contains("partial_rotary_factor")) parameters["partial_rotary_factor"] = f.real("rotary_pct", 0.25);
+  Json parameters = rope_parameters(f);
+  if (parameters.find("partial_rotary_factor") == nullptr) parameters["partial_rotary_factor"] = f.real("rotary_pct", 0.25);
   c.ropes = {read_rope(f, parameters, read_theta(f, parameters, f.real("rotary_emb_base", 10000.0)), c.head_width)};
 }
 

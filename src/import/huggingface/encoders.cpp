@@ -94,8 +94,8 @@ void read_modernbert(Fields& f, Config& c) {
   c.feed_bias = f.flag("mlp_bias", false);
   c.eps = f.real("norm_eps", 1e-5);
   c.activation = read_activation(f, "hidden_activation", "gelu");
-  const nlohmann::json& far = rope_parameters(f, "full_attention");
-  const nlohmann::json& near = rope_parameters(f, "sliding_attention");
+  const Json& far = rope_parameters(f, "full_attention");
+  const Json& near = rope_parameters(f, "sliding_attention");
   const double global = f.real("global_rope_theta", 160000.0), local = f.real("local_rope_theta", 10000.0);
   c.ropes = {read_rope(f, far, read_theta(f, far, global), c.head_width),
              read_rope(f, near, read_theta(f, near, local), c.head_width)};

@@ -41,13 +41,13 @@ Activation read_activation(Fields& fields, std::string_view key, std::string_vie
   return Activation::silu;
 }
 
-const nlohmann::json& rope_parameters(Fields& fields, std::string_view kind) {
-  const nlohmann::json& both = fields.object(fields.find("rope_parameters") ? "rope_parameters" : "rope_scaling");
-  const auto found = both.find(kind);
-  return found != both.end() && found->is_object() ? *found : both;
+const Json& rope_parameters(Fields& fields, std::string_view kind) {
+  const Json& both = fields.object(fields.find("rope_parameters") ? "rope_parameters" : "rope_scaling");
+  const Json* found = both.find(kind);
+  return found != nullptr && found->members() != nullptr ? *found : both;
 }
 
-double read_theta(Fields& fields, const nlohmann::json& parameters, double otherwise) {
+double read_theta(Fields& fields, const Json& parameters, double otherwise) {
   const double outer = fields.real("rope_theta", otherwise);
   Fields inner(parameters, "the rope parameters");
   const double theta = inner.real("rope_theta", outer);
@@ -96,7 +96,7 @@ void read_yarn(Fields& fields, Fields& inner, double theta, Rope& rope) {
 
 }  // namespace
 
-Rope read_rope(Fields& fields, const nlohmann::json& parameters, double theta, int64_t width) {
+Rope read_rope(Fields& fields, const Json& parameters, double theta, int64_t width) {
   Fields inner(parameters, "the rope parameters");
   const double part = inner.real("partial_rotary_factor", fields.real("partial_rotary_factor", 1.0));
   const auto turned = static_cast<int64_t>(part * static_cast<double>(width));

@@ -35,10 +35,10 @@ std::span<const Family> encoder_families();
 // "gelu_new": E0402 for one that is not known.
 transformer::Activation read_activation(Fields& fields, std::string_view key, std::string_view otherwise);
 // `parameters` is rope_parameters, or rope_scaling of older files; empty for plain ones.
-transformer::Rope read_rope(Fields& fields, const nlohmann::json& parameters, double theta, int64_t width);
+transformer::Rope read_rope(Fields& fields, const Json& parameters, double theta, int64_t width);
 // The theta of `parameters`, of the field beside it, or what the architecture takes.
-double read_theta(Fields& fields, const nlohmann::json& parameters, double otherwise);
+double read_theta(Fields& fields, const Json& parameters, double otherwise);
 // rope_parameters or rope_scaling. `kind` is taken out of parameters by layer type ("sliding_attention").
-const nlohmann::json& rope_parameters(Fields& fields, std::string_view kind = "full_attention");
+const Json& rope_parameters(Fields& fields, std::string_view kind = "full_attention");
 
 }  // namespace tessera::huggingface

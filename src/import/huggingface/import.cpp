@@ -61,10 +61,10 @@ class FolderWeights final : public transformer::Weights {
   std::string_view prefix_;
 };
 
-Result<nlohmann::json> read_object(const std::string& folder, const std::string& name) {
+Result<Json> read_object(const std::string& folder, const std::string& name) {
   TESSERA_ASSIGN(const std::string text, read_file(folder + "/" + name, kMaxConfig));
-  TESSERA_ASSIGN(nlohmann::json json, parse_json(text, name));
-  if (!json.is_object()) return fail(Code::file_malformed, "{} is no JSON object", name);
+  TESSERA_ASSIGN(Json json, parse_json(text, name));
+  if (json.members() == nullptr) return fail(Code::file_malformed, "{} is no JSON object", name);
   return json;
 }
 
@@ -73,7 +73,7 @@ Status read_ids(const std::string& folder, Fields& fields, Config& c) {
   c.bos = fields.integer("bos_token_id", -1);
   c.pad = fields.integer("pad_token_id", -1);
   c.eos = fields.integers("eos_token_id");
-  const Result<nlohmann::json> generation = read_object(folder, "generation_config.json");
+  const Result<Json> generation = read_object(folder, "generation_config.json");
   if (!generation)
     return generation.error().code == Code::file_not_found ? Status() : tl::unexpected(generation.error());
   Fields more(*generation, "generation_config.json");
@@ -85,7 +85,7 @@ Status read_ids(const std::string& folder, Fields& fields, Config& c) {
 // What sentence-transformers stores beside a model: modules.json names the steps after it.
 Status read_pooling(const std::string& folder, transformer::Source& source) {
   source.pooling = source.config.decoder ? Pooling::last : Pooling::mean;
-  if (const Result<nlohmann::json> limits = read_object(folder, "sentence_bert_config.json")) {
+  if (const Result<Json> limits = read_object(folder, "sentence_bert_config.json")) {
     Fields fields(*limits, "sentence_bert_config.json");
     source.longest = std::max<int64_t>(fields.integer("max_seq_length", 0), 0);
     TESSERA_TRY(fields.status());
@@ -94,18 +94,18 @@ Status read_pooling(const std::string& folder, transformer::Source& source) {
   }
   const Result<std::string> text = read_file(folder + "/modules.json", kMaxConfig);
   if (!text) return {};
-  TESSERA_ASSIGN(const nlohmann::json modules, parse_json(*text, "modules.json"));
-  if (!modules.is_array()) return fail(Code::file_malformed, "modules.json is no list");
-  for (const nlohmann::json& module : modules) {
+  TESSERA_ASSIGN(const Json modules, parse_json(*text, "modules.json"));
+  if (modules.list() == nullptr) return fail(Code::file_malformed, "modules.json is no list");
+  for (const Json& module : *modules.list()) {
     Fields fields(module, "modules.json");
-    if (!module.is_object()) return fail(Code::file_malformed, "modules.json holds what is no object");
+    if (module.members() == nullptr) return fail(Code::file_malformed, "modules.json holds what is no object");
     const std::string type = fields.text("type", ""), path = fields.text("path", "");
     if (type.ends_with(".Normalize")) source.normalised = true;
     if (type.ends_with(".Dense"))
       return fail(Code::unsupported_feature, "modules.json asks for a dense layer behind the pooling");
     if (!type.ends_with(".Pooling")) continue;
     TESSERA_ASSIGN(const std::string inside, resolve_inside(folder, path + "/config.json"));
-    TESSERA_ASSIGN(const nlohmann::json json, read_object(inside.substr(0, inside.rfind('/')), "config.json"));
+    TESSERA_ASSIGN(const Json json, read_object(inside.substr(0, inside.rfind('/')), "config.json"));
     Fields pooling(json, path + "/config.json");
     if (pooling.flag("pooling_mode_cls_token", false))
       source.pooling = Pooling::cls;
@@ -128,7 +128,7 @@ bool is_model_folder(const std::string& path) {
 }
 
 Result<transformer::Source> open(const std::string& folder) {
-  TESSERA_ASSIGN(const nlohmann::json json, read_object(folder, "config.json"));
+  TESSERA_ASSIGN(const Json json, read_object(folder, "config.json"));
   Fields fields(json, "config.json");
   transformer::Source source;
   Config& config = source.config;

@@ -13,12 +13,10 @@
 namespace tessera::huggingface {
 namespace {
 
-using nlohmann::json;
-
 // A Llama of one layer: config.json as `change` leaves it, tensors all of 0.01.
 struct TinyModel {
   TestFolder folder;
-  json config = {{"model_type", "llama"},    {"vocab_size", 11},
+  Json config = {{"model_type", "llama"},    {"vocab_size", 11},
                  {"hidden_size", 8},         {"num_hidden_layers", 1},
                  {"num_attention_heads", 2}, {"num_key_value_heads", 1},
                  {"intermediate_size", 12},  {"max_position_embeddings", 32}};
@@ -38,12 +36,12 @@ struct TinyModel {
 
   Result<ir::Graph> build() const {
     folder.put("config.json", config.dump());
-    json header;
+    Json header = Json::object();
     std::vector<float> data;
     for (const auto& [name, shape] : tensors) {
       const size_t begin = data.size() * 4;
       data.resize(data.size() + static_cast<size_t>(*element_count(shape)), 0.01f);
-      header[name] = {{"dtype", dtype}, {"shape", shape}, {"data_offsets", {begin, data.size() * 4}}};
+      header[name] = {{"dtype", dtype}, {"shape", shape}, {"data_offsets", std::vector<size_t>{begin, data.size() * 4}}};
     }
     const std::string text = header.dump();
     std::string bytes(8 + text.size() + data.size() * 4, '\0');
@@ -65,7 +63,7 @@ TEST(HuggingFace, SaysWhatIsWrong) {
   };
   const Case cases[] = {
       {[](TinyModel& m) { m.config["model_type"] = "mamba"; }, Code::unsupported_feature, "'mamba' are not known"},
-      {[](TinyModel& m) { m.config.erase("hidden_size"); }, Code::unknown_name, "no field 'hidden_size'"},
+      {[](TinyModel& m) { m.config["hidden_size"] = nullptr; }, Code::unknown_name, "no field 'hidden_size'"},
       {[](TinyModel& m) { m.config["hidden_size"] = "8"; }, Code::dtype_mismatch, "'hidden_size' of config.json"},
       {[](TinyModel& m) { m.config["hidden_size"] = 1e300; }, Code::dtype_mismatch, "below 2^40"},
       {[](TinyModel& m) { m.config["num_key_value_heads"] = 3; }, Code::shape_invalid, "in 3 groups"},
@@ -108,9 +106,9 @@ TEST(HuggingFace, SaysWhatIsWrong) {
   EXPECT_TRUE(tied.build());
 }
 
-transformer::Config read(const json& config) {
+transformer::Config read(const Json& config) {
   Fields fields(config, "config.json");
-  const auto family = find_family(config["model_type"].get<std::string>());
+  const auto family = find_family(*config.find("model_type")->text());
   EXPECT_TRUE(family);
   transformer::Config c;
   (*family)->read(fields, c);
@@ -118,13 +116,13 @@ transformer::Config read(const json& config) {
   return c;
 }
 
-json with(json base, const json& more) {
+Json with(Json base, const Json& more) {
   base.update(more);
   return base;
 }
 
 TEST(HuggingFace, FieldsMeanWhatTransformersTakesThemFor) {
-  const json base = {
+  const Json base = {
       {"vocab_size", 16}, {"hidden_size", 32},       {"num_hidden_layers", 6},       {"num_attention_heads", 2},
       {"head_dim", 16},   {"intermediate_size", 12}, {"max_position_embeddings", 64}};
   const auto lefts = [](const transformer::Config& c) {
@@ -136,7 +134,7 @@ TEST(HuggingFace, FieldsMeanWhatTransformersTakesThemFor) {
   // Windows: absent, null and switched off are three things.
   EXPECT_EQ(lefts(read(with(base, {{"model_type", "mistral"}}))), List(6, 4095));
   EXPECT_EQ(lefts(read(with(base, {{"model_type", "mistral"}, {"sliding_window", nullptr}}))), List(6, -1));
-  const json qwen = with(base, {{"model_type", "qwen2"}, {"sliding_window", 8}, {"max_window_layers", 4}});
+  const Json qwen = with(base, {{"model_type", "qwen2"}, {"sliding_window", 8}, {"max_window_layers", 4}});
   EXPECT_EQ(lefts(read(qwen)), List(6, -1));
   EXPECT_EQ(lefts(read(with(qwen, {{"use_sliding_window", true}}))), (List{-1, -1, -1, -1, 7, 7}));
   const auto gemma3 = read(with(base, {{"model_type", "gemma3_text"},
@@ -154,7 +152,7 @@ TEST(HuggingFace, FieldsMeanWhatTransformersTakesThemFor) {
   const auto gemma3_new =
       read(with(base, {{"model_type", "gemma3_text"},
                        {"sliding_window", 8},
-                       {"layer_types", json::array({"full_attention", "sliding_attention", "full_attention",
+                       {"layer_types", Json::array({"full_attention", "sliding_attention", "full_attention",
                                                     "full_attention", "full_attention", "full_attention"})},
                        {"rope_parameters",
                         {{"full_attention", {{"rope_type", "linear"}, {"factor", 8}, {"rope_theta", 1e6}}},
@@ -170,7 +168,7 @@ TEST(HuggingFace, FieldsMeanWhatTransformersTakesThemFor) {
       base, {{"model_type", "gpt_neox"}, {"rope_parameters", {{"partial_rotary_factor", 0.5}, {"rope_theta", 100}}}}));
   EXPECT_EQ(neox_new.ropes[0].frequencies, neox.ropes[0].frequencies);
   // LongRoPE: 64 / 16 is a stretch of 4.
-  const json eight = json::array({1, 1, 1, 1, 1, 1, 1, 2}), twos = json::array({2, 2, 2, 2, 2, 2, 2, 4});
+  const Json eight = Json::array({1, 1, 1, 1, 1, 1, 1, 2}), twos = Json::array({2, 2, 2, 2, 2, 2, 2, 4});
   const auto phi3 =
       read(with(base, {{"model_type", "phi3"},
                        {"original_max_position_embeddings", 16},
@@ -182,7 +180,7 @@ TEST(HuggingFace, FieldsMeanWhatTransformersTakesThemFor) {
   const auto moe = read(with(base, {{"model_type", "qwen2_moe"},
                                     {"num_experts", 4},
                                     {"decoder_sparse_step", 2},
-                                    {"mlp_only_layers", json::array({1})}}));
+                                    {"mlp_only_layers", Json::array({1})}}));
   std::vector<bool> experts;
   for (const auto& layer : moe.layers) experts.push_back(layer.experts);
   EXPECT_EQ(experts, (std::vector<bool>{false, false, false, true, false, true}));

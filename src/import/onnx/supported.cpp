@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/result.h"
+#include "base/strings.h"
 #include "import/onnx/import.h"
 #include "import/onnx/node_import.h"
 
@@ -80,7 +81,7 @@ Status check_supported(const ModelProto& model) {
   for (const UnsupportedOp& missing : unsupported_ops(model)) {
     const auto named = std::span(missing.nodes).first(std::min(missing.nodes.size(), kMostNamed));
     list += fmt::format("{}{} ({} node{}: '{}'{})", list.empty() ? "" : ", ", missing.op, missing.nodes.size(),
-                        missing.nodes.size() == 1 ? "" : "s", fmt::join(named, "', '"),
+                        missing.nodes.size() == 1 ? "" : "s", joined(named, "', '"),
                         missing.nodes.size() > kMostNamed ? ", ..." : "");
   }
   if (list.empty()) return {};

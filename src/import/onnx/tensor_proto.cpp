@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/result.h"
+#include "base/strings.h"
 #include "tensor/scalar.h"
 
 namespace tessera::onnx {
@@ -54,7 +55,7 @@ Result<int64_t> count_of(const Dims& dims) {
 
 // "tensor 'w' of type f32 and shape [2, 3]"
 std::string describe(const TensorProto& proto, DType dtype) {
-  return fmt::format("tensor '{}' of type {} and shape [{}]", proto.name, name(dtype), fmt::join(proto.dims, ", "));
+  return fmt::format("tensor '{}' of type {} and shape [{}]", proto.name, name(dtype), joined(proto.dims, ", "));
 }
 
 // Whether `count` elements take exactly `bytes` bytes; count may be anything up to 2^62.
@@ -272,7 +273,7 @@ Result<std::vector<int64_t>> linear_indices(const SparseTensorProto& proto, cons
                            : indices.rank() == 2 && indices.shape()[0] == values && indices.shape()[1] == rank;
   if (indices.dtype() != DType::i64 || !fits)
     return fail(Code::model_malformed, "sparse tensor '{}' has {} values but indices of type {} and shape [{}]", name,
-                values, tessera::name(indices.dtype()), fmt::join(indices.shape(), ", "));
+                values, tessera::name(indices.dtype()), joined(indices.shape(), ", "));
   std::vector<int64_t> out(static_cast<size_t>(values));
   int64_t last = -1;
   for (int64_t i = 0; i < values; ++i) {
@@ -303,10 +304,10 @@ Result<Tensor> densify(const SparseTensorProto& proto, const TensorSource& sourc
   TESSERA_ASSIGN(int64_t count, count_of(proto.dims));
   if (values.rank() != 1)
     return fail(Code::model_malformed, "sparse tensor '{}' has values of shape [{}], not of one axis",
-                proto.values.name, fmt::join(values.shape(), ", "));
+                proto.values.name, joined(values.shape(), ", "));
   if (values.count() > count)
     return fail(Code::model_malformed, "sparse tensor '{}' of shape [{}] has {} values, more than elements",
-                proto.values.name, fmt::join(proto.dims, ", "), values.count());
+                proto.values.name, joined(proto.dims, ", "), values.count());
   if (values.dtype() == DType::string)
     return fail(Code::unsupported_feature, "sparse tensor '{}' holds strings", proto.values.name);
   const Int128 bytes = static_cast<Int128>(count) * bits(values.dtype()) / 8;
@@ -316,7 +317,7 @@ Result<Tensor> densify(const SparseTensorProto& proto, const TensorSource& sourc
   if (few && source.sparse_left != nullptr && bytes <= most) *source.sparse_left -= static_cast<int64_t>(bytes);
   if (few && bytes > most)
     return fail(Code::out_of_memory, "sparse tensor '{}' of shape [{}] has only {} values: its dense form is refused",
-                proto.values.name, fmt::join(proto.dims, ", "), values.count());
+                proto.values.name, joined(proto.dims, ", "), values.count());
   TESSERA_ASSIGN(std::vector<int64_t> at, linear_indices(proto, indices, values.count(), count));
   TESSERA_ASSIGN(Tensor dense, Tensor::make(values.dtype(), proto.dims));
   const size_t size = static_cast<size_t>(bits(values.dtype())) / 8;

@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 
+#include "base/strings.h"
 #include "import/onnx/onnx_ops.h"
 
 namespace tessera::onnx {
