@@ -1,12 +1,13 @@
 // tessera-bench: kernels beside the machine's limits and beside peers, in one process.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/cpu.h"
@@ -14,12 +15,12 @@
 #include "base/result.h"
 #include "bench/kernel_call.h"
 #include "bench/peers.h"
+#include "formats/json.h"
 
 namespace tessera::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Json = nlohmann::ordered_json;
 
 struct Arguments {
   std::string filter, peer;
@@ -104,12 +105,12 @@ void print(const Arguments& a, const Json& line) {
   if (a.json) {
     fmt::print("{}\n", line.dump());
   } else {
-    const auto number = [&](const char* key) { return line[key].is_number() ? line[key].get<double>() : 0.0; };
-    fmt::print("{:<26} {:<30} {:<9} {:>9.2f} {:<7} {:>5.1f}% of {}", line["kernel"].get<std::string>(),
-               line["shape"].get<std::string>(), line["type"].get<std::string>(), number("value"),
-               line["unit"].get<std::string>(), number("percent_of_limit"), line["limit"].get<std::string>());
-    if (line["peer"].is_string())
-      fmt::print("   {} {:.2f}, ratio {:.3f}", line["peer"].get<std::string>(), number("peer_value"), number("ratio"));
+    const auto number = [&](const char* key) { return line.find(key)->number().value_or(0); };
+    const auto text = [&](const char* key) { return *line.find(key)->text(); };
+    fmt::print("{:<26} {:<30} {:<9} {:>9.2f} {:<7} {:>5.1f}% of {}", text("kernel"), text("shape"), text("type"),
+               number("value"), text("unit"), number("percent_of_limit"), text("limit"));
+    if (line.find("peer")->text() != nullptr)
+      fmt::print("   {} {:.2f}, ratio {:.3f}", text("peer"), number("peer_value"), number("ratio"));
     fmt::print("\n");
   }
   std::fflush(stdout);

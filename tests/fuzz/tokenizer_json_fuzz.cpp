@@ -17,6 +17,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string streamed;
   for (TokenId id : encoding->ids) streamed += stream.push(id);
   streamed += stream.finish();
-  if (!is_valid_utf8(streamed)) __builtin_trap();
+  if (!tessera::is_valid_utf8(streamed)) __builtin_trap();
   return 0;
 }

@@ -230,6 +230,9 @@ Status import_tile(NodeImport& n) {
   } else {
     // x[i mod size] along each axis in turn.
     X wanted = as_i64(n.need(1));
+    TESSERA_TRY(n.b.status());
+    if (wanted.rank() != 1 || (wanted.dim(0).is_const() && !wanted.dim(0).is(x.rank())))
+      return n.fail(Code::shape_mismatch, "repeats of shape {} for {} axes", to_string(wanted.shape()), x.rank());
     for (int i = 0; i < x.rank(); ++i) {
       X size = n.b.size(x.dim(i));
       X length = squeeze(slice(wanted, 0, i, 1), {0}) * size;
