@@ -95,7 +95,7 @@ Error dim_unknown(std::string_view name, std::span<const std::string> names) {
   const std::string message =
       names.empty()
           ? fmt::format("no input of the model has a size named '{}': all are numbers", name)
-          : fmt::format("no input of the model has a size named '{}'; there are '{}'", name, fmt::join(names, "', '"));
+          : fmt::format("no input of the model has a size named '{}'; there are '{}'", name, joined(names, "', '"));
   Error error{Code::unknown_name, message};
   error.hint = did_you_mean(name, names);
   return error;

@@ -93,7 +93,8 @@ Status check_view(const Routine& r, const Sizes& sizes, ValueId id, int64_t coun
 class Memory {
  public:
   Memory(const Prepared& prepared, uint32_t index, Instance& instance)
-      : r_(prepared.plan->routines[index]),
+      : plan_(*prepared.plan),
+        r_(prepared.plan->routines[index]),
         prepared_(prepared.routines[index]),
         reuse_(prepared.reuse_memory),
         instance_(instance),
@@ -102,7 +103,7 @@ class Memory {
   Status plan() {
     for (ValueId v = 0; v < r_.values.size(); ++v) {
       merged_[v] = v;
-      TESSERA_TRY(place(v));
+      if (Status placed = place(v); !placed) return made_by(v, std::move(placed.error()));
     }
     for (uint32_t i = 0; i < r_.outputs.size(); ++i) {
       const ValueId v = r_.outputs[i];
@@ -120,6 +121,14 @@ class Memory {
   }
 
  private:
+  // Values inside of nodes have no names that a user knows: the node has.
+  tl::unexpected<Error> made_by(ValueId v, Error error) const {
+    for (const Step& step : r_.steps)
+      if (std::ranges::find(r_.list(step.results), v) != r_.list(step.results).end())
+        return tl::unexpected<Error>(std::move(error).within("planning memory for " + describe(plan_, step)));
+    return tl::unexpected<Error>(std::move(error));
+  }
+
   Status place(ValueId v) {
     if (r_.values[v].storage != Storage::buffer) return {};
     TESSERA_ASSIGN(const std::optional<size_t> bytes, bytes_of(r_, instance_.sizes, v));
@@ -197,8 +206,10 @@ class Memory {
       ValueId largest = 0;
       for (ValueId v = 0; v < n; ++v)
         if (instance_.places[v].bytes > instance_.places[largest].bytes) largest = v;
-      return fail(Code::out_of_memory, "the intermediates of one run take more than 2^46 bytes, {} of them {}",
-                  instance_.places[largest].bytes, describe_value(r_, largest));
+      return made_by(largest,
+                     fail(Code::out_of_memory, "the intermediates of one run take more than 2^46 bytes, {} of them {}",
+                          instance_.places[largest].bytes, describe_value(r_, largest))
+                         .value());
     }
     Colouring colouring = colour(arena, kArenaAlignment);
     for (size_t i = 0; i < which.size(); ++i) instance_.places[which[i]].offset = colouring.offsets[i];
@@ -209,6 +220,7 @@ class Memory {
     return {};
   }
 
+  const Plan& plan_;
   const Routine& r_;
   const PreparedRoutine& prepared_;
   const bool reuse_;

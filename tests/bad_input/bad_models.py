@@ -280,12 +280,12 @@ def bad_growth():
 def late():
     """Sound until they run: what they ask for is too much or wrong."""
     yield Bad("constant_of_huge_shape", one("ConstantOfShape", ["s"], [ints("s", [1 << 41])]), "E0503", ["'y'"], 5)
-    yield Bad("expand_to_huge", one("Expand", ["x", "s"], [ints("s", [1 << 40, 1, 1])]), "E0503", [], 5)
+    yield Bad("expand_to_huge", one("Expand", ["x", "s"], [ints("s", [1 << 40, 1, 1])]), "E0503", ["'y'"], 5)
     yield Bad("range_huge", model([ox.node("Range", ["a", "b", "c"], ["y"], "n")], initializers=[
         ints("a", [0], []), ints("b", [1 << 50], []), ints("c", [1], [])]), "E0503", ["'y'"], 5)
     yield Bad("gather_out_of_range", one("Gather", ["x", "i"], [ints("i", [9])]), "E0315", ["'n'"])
     yield Bad("one_hot_huge", model([ox.node("OneHot", ["i", "d", "v"], ["y"], "n")], initializers=[
-        ints("i", [0, 1]), ints("d", [1 << 45], []), weights("v", [2])]), "E0503", [], 5)
+        ints("i", [0, 1]), ints("d", [1 << 45], []), weights("v", [2])]), "E0503", ["281474976710656", "'n' (OneHot)"], 5)
 
 
 GROUPS = [bad_protobuf, bad_names, bad_operands, bad_shapes, bad_control, bad_growth, late]
