@@ -26,8 +26,8 @@ Error dim_unknown(std::string_view name, std::span<const std::string> names);
 // Takes at most |pattern| * |text| steps.
 bool glob_match(std::string_view pattern, std::string_view text);
 
-// The elements with a separator between them. Ours, because a formatting library's join compiles its whole formatter again
-// in every file that calls it.
+// The elements with a separator between them. Ours, because a formatting library's join compiles its whole formatter
+// again in every file that calls it.
 std::string joined(std::span<const int64_t> numbers, std::string_view separator);
 std::string joined(std::span<const int32_t> numbers, std::string_view separator);
 std::string joined(std::span<const std::string> texts, std::string_view separator);

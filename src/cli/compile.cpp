@@ -80,8 +80,7 @@ void print_report(const engine::Compilation& made, const engine::PlanFigures& be
         100 * (static_cast<double>(*after.arena_bytes) / static_cast<double>(*after.live_set_bound_bytes) - 1));
   for (const auto& [rule, count] : made.report.rules) say("rule {:<28} {:>6}\n", rule, count);
   for (const passes::Unfused& left : made.report.unfused)
-    say("not fused: {} at {}: {}\n", left.rule, joined(names_of(made.expanded->context(), left.place), ", "),
-        left.why);
+    say("not fused: {} at {}: {}\n", left.rule, joined(names_of(made.expanded->context(), left.place), ", "), left.why);
 }
 
 }  // namespace

@@ -1,4 +1,3 @@
-#include "base/strings.h"
 #include "engine/generate.h"
 
 #include <fmt/format.h>
@@ -7,6 +6,7 @@
 #include <charconv>
 
 #include "base/result.h"
+#include "base/strings.h"
 #include "cli/answer.h"
 #include "cli/commands.h"
 #include "cli/console.h"

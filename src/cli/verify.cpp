@@ -1,9 +1,9 @@
-#include "base/strings.h"
 #include "engine/verify.h"
 
 #include <fmt/format.h>
 
 #include "base/result.h"
+#include "base/strings.h"
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/input_spec.h"

@@ -136,13 +136,11 @@ std::string text_of(const CompileOptions& o) {
   // A field that is missing here would give plans to options that they were not made for.
   const auto& [optimisation, strict, exact_activations, approximate, rules, precision, disable, stop_after, passes,
                fold_elements, reuse_memory] = o;
-  return Json::array({optimisation, strict, exact_activations, approximate, rules, precision, disable, stop_after, passes,
-                      fold_elements, reuse_memory})
+  return Json::array({optimisation, strict, exact_activations, approximate, rules, precision, disable, stop_after,
+                      passes, fold_elements, reuse_memory})
       .dump();
 }
 
-std::string text_of(const DimRange& dim) {
-  return Json::array({dim.name, dim.lo, dim.hi, dim.sizes}).dump();
-}
+std::string text_of(const DimRange& dim) { return Json::array({dim.name, dim.lo, dim.hi, dim.sizes}).dump(); }
 
 }  // namespace tessera::engine

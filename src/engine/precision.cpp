@@ -19,8 +19,7 @@ std::optional<passes::Precision> word(std::string_view text) {
 }
 
 Result<passes::PrecisionRule> parse_rule(const Json& json, size_t index) {
-  if (json.members() == nullptr)
-    return fail(Code::usage, "precision rule {} is {}, not an object", index, json.kind());
+  if (json.members() == nullptr) return fail(Code::usage, "precision rule {} is {}, not an object", index, json.kind());
   passes::PrecisionRule rule;
   bool given = false;
   for (const auto& [key, value] : *json.members()) {

@@ -36,7 +36,8 @@ void write_number(std::string& out, double number) {
     return;
   }
   char digits[32];
-  const std::string_view text(digits, static_cast<size_t>(std::to_chars(digits, std::end(digits), number).ptr - digits));
+  const std::string_view text(digits,
+                              static_cast<size_t>(std::to_chars(digits, std::end(digits), number).ptr - digits));
   out += text;
   if (text.find_first_of(".e") == std::string_view::npos) out += ".0";
 }

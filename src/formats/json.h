@@ -89,8 +89,8 @@ struct Json::Member {
 };
 
 // E0104 with the byte at which the text stops being JSON, for what nests deeper than kMaxJsonDepth, has more than
-// kMaxJsonValues values or a number above all doubles; `what` names the document ("config.json"). Of members of one name
-// the last is kept.
+// kMaxJsonValues values or a number above all doubles; `what` names the document ("config.json"). Of members of one
+// name the last is kept.
 Result<Json> parse_json(std::string_view text, std::string_view what);
 
 }  // namespace tessera

@@ -208,8 +208,7 @@ Result<SafetensorsFolder> open_safetensors(const std::string& folder) {
   for (const std::string& file : files) TESSERA_TRY(add_file(folder, file, all));
   for (const auto& [name, file] : *map->members())
     if (!all.tensors.contains(name))
-      return fail(Code::unknown_name, "tensor '{}' is not in '{}', where the index says it is", name,
-                  *file.text());
+      return fail(Code::unknown_name, "tensor '{}' is not in '{}', where the index says it is", name, *file.text());
   return all;
 }
 

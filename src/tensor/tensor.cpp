@@ -1,4 +1,3 @@
-#include "base/strings.h"
 #include "tessera/tensor.h"
 
 #include <fmt/format.h>
@@ -9,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/result.h"
+#include "base/strings.h"
 
 namespace tessera {
 namespace {

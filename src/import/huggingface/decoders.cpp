@@ -195,12 +195,12 @@ void read_gemma2(Fields& f, Config& c) {
 // Gemma 3's text model; its files leave out what equals the defaults.
 void read_gemma3_text(Fields& f, Config& c) {
   Json full = {{"vocab_size", 262208},
-                         {"hidden_size", 2304},
-                         {"intermediate_size", 9216},
-                         {"num_hidden_layers", 26},
-                         {"num_attention_heads", 8},
-                         {"num_key_value_heads", 4},
-                         {"max_position_embeddings", 131072}};
+               {"hidden_size", 2304},
+               {"intermediate_size", 9216},
+               {"num_hidden_layers", 26},
+               {"num_attention_heads", 8},
+               {"num_key_value_heads", 4},
+               {"max_position_embeddings", 131072}};
   full.update(f.all());
   Fields g(full, "config.json");
   read_gemma_common(g, c, "hidden_activation");
@@ -276,7 +276,8 @@ void read_gpt_neox(Fields& f, Config& c) {
   c.feed_bias = true;
   c.block = f.flag("use_parallel_residual", true) ? Block::parallel : Block::pre_norm;
   Json parameters = rope_parameters(f);
-  if (parameters.find("partial_rotary_factor") == nullptr) parameters["partial_rotary_factor"] = f.real("rotary_pct", 0.25);
+  if (parameters.find("partial_rotary_factor") == nullptr)
+    parameters["partial_rotary_factor"] = f.real("rotary_pct", 0.25);
   c.ropes = {read_rope(f, parameters, read_theta(f, parameters, f.real("rotary_emb_base", 10000.0)), c.head_width)};
 }
 

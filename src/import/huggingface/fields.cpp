@@ -90,7 +90,8 @@ std::vector<int64_t> Fields::integers(std::string_view key) {
   std::vector<int64_t> list;
   const Json* value = find(key);
   if (value == nullptr) return list;
-  const std::span<const Json> items = value->list() != nullptr ? std::span<const Json>(*value->list()) : std::span(value, 1);
+  const std::span<const Json> items =
+      value->list() != nullptr ? std::span<const Json>(*value->list()) : std::span(value, 1);
   for (const Json& item : items)
     if (const std::optional<int64_t> number = as_integer(item)) list.push_back(*number);
   if (list.size() != items.size()) wrong(key, "a list of integers");

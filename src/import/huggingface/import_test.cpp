@@ -41,7 +41,8 @@ struct TinyModel {
     for (const auto& [name, shape] : tensors) {
       const size_t begin = data.size() * 4;
       data.resize(data.size() + static_cast<size_t>(*element_count(shape)), 0.01f);
-      header[name] = {{"dtype", dtype}, {"shape", shape}, {"data_offsets", std::vector<size_t>{begin, data.size() * 4}}};
+      header[name] = {
+          {"dtype", dtype}, {"shape", shape}, {"data_offsets", std::vector<size_t>{begin, data.size() * 4}}};
     }
     const std::string text = header.dump();
     std::string bytes(8 + text.size() + data.size() * 4, '\0');
