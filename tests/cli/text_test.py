@@ -57,6 +57,24 @@ class Generate(Stories):
         self.assertEqual(answer["text"], ", there was a little girl named ")
         self.assertEqual(answer["finish_reason"], "stop")
 
+    def test_weights_cache_and_deterministic(self):
+        def run(*more):
+            return self.json_of("generate", self.gguf, "--prompt", "Once upon a time", "--max-tokens", 8, *more)
+
+        plain = run()
+        self.assertEqual(plain["weights"], "f32")
+        small = run("--weights", "q8_0", "--kv", "int8")
+        self.assertEqual(small["weights"], "q8_0")
+        self.assertLess(small["weight_bytes"], plain["weight_bytes"] / 2)
+        heads = plain["kv_bytes"] / 4 / 8  # of 8 elements in f32; in int8 each has a scale
+        self.assertEqual(small["kv_bytes"], heads * (8 + 4))
+        self.assertEqual(small["token_ids"], plain["token_ids"])
+        alone = run("--deterministic", "--logprobs", 3, "--weights", "q8_0")
+        others = [text for i in range(7) for text in ("--prompt", f"The {i}th of them")]
+        among = run("--deterministic", "--logprobs", 3, "--weights", "q8_0", "--threads", 2, "--chunk", 3, *others)
+        self.assertEqual(among["sequences"][0]["logprobs"], alone["logprobs"])
+        self.fails(2, "E0801", "generate", self.gguf, "--prompt", "x", "--weights", "q9", says=["Q4_K_M"])
+
 
 CHATML = ("{% for m in messages %}<|{{ m.role }}|>{{ m.content }}\n{% endfor %}"
           "{% if add_generation_prompt %}<|assistant|>{% endif %}")
