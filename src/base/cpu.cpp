@@ -90,6 +90,10 @@ CpuFeatures read_features() {
   f.avx512vl = f.avx512f && bit(extended.ebx, 31);
   f.avx512_vnni = f.avx512f && bit(extended.ecx, 11);
   f.avx512_bf16 = f.avx512f && bit(more.eax, 5);
+#ifdef TESSERA_EMULATE_AVX512
+  // The kernels of this build are for any CPU with AVX2.
+  f.avx512f = f.avx512dq = f.avx512cd = f.avx512bw = f.avx512vl = f.avx512_vnni = f.avx512_bf16 = f.avx2;
+#endif
   return f;
 }
 

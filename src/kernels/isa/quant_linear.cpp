@@ -4,7 +4,7 @@
 #include "kernels/abi.h"
 #include "kernels/isa/export.h"
 #include "kernels/isa/loops.h"
-#include "kernels/isa/quant_panels.h"
+#include "kernels/isa/quant_tile.h"
 
 namespace {
 
@@ -133,27 +133,8 @@ void add_terms(const Product& p, const float* products, const Parallel* parallel
 
 template <class P>
 Codes from_row(Codes c, int64_t row, int64_t k) {
-  return {c.code + row * k, c.scale + row * (k / kCodeBlock), c.start + row * (k / P::kForm.group),
-          c.sum + row * (k / P::kForm.group)};
-}
-
-// M rows from `row` on by N times S panels, each `apart` behind the one before.
-template <class P, int M, int N, int S>
-void multiply_tile(const Product& p, const Codes& c, int64_t row, int64_t panel, int64_t apart) {
-  const int64_t stride = apart * P::panel_bytes(p.k);
-  const uint8_t* w = p.w + panel * P::panel_bytes(p.k);
-  const Codes x = from_row<P>(c, row, p.k);
-  Panels<P, M, N, S> panels;
-  panels.clear();
-  int64_t k = 0;
-  for (; k + kRecordUnits * kUnit <= p.k; k += kRecordUnits * kUnit, w += P::record_bytes(kRecordUnits))
-    panels.add(w, stride, kRecordUnits, x, p.k, k);
-  if constexpr (!P::kMultipliers) {
-    if (k < p.k) panels.add(w, stride, (p.k - k) / kUnit, x, p.k, k);
-  }
-  const int64_t column = panel * kLanes;
-  panels.put(p.y + row * p.n + column, p.n, apart * kLanes, p.n - column,
-             p.bias == nullptr ? nullptr : p.bias + column);
+  return {c.code + row * k, c.scale + row * (k / kCodeBlock), c.start + row * (k / P::kGroup),
+          c.sum + row * (k / P::kGroup)};
 }
 
 // The formats of most files get tiles of every shape; the others fewer, as each costs code.
@@ -166,23 +147,28 @@ template <class P>
 constexpr bool kCommon = false;
 #endif
 
-// Rows and panels of a full tile. Each row takes two registers a panel, its total and the sum of a group.
-constexpr int kTileRows = 4;
-template <class P>
-constexpr int kTilePanels = kRegisters == 32 && kCommon<P> ? 3 : 1;
-// One or two rows wait for memory: four streams keep more of it coming. Two of them share registers where those reach.
+// ---- One or two rows wait for memory: four streams keep more of it coming. Two of them share registers where those
+// reach.
 template <class P>
 constexpr int kStreams = kCommon<P> ? 4 : 1;
 template <class P>
 constexpr int kAbreast = kRegisters == 32 && kCommon<P> ? 2 : 1;
 
-template <class P, int N>
-void multiply_rows(const Product& p, const Codes& c, int64_t row, int64_t m, int64_t panel) {
-  for (; m >= kTileRows; m -= kTileRows, row += kTileRows) multiply_tile<P, kTileRows, N, 1>(p, c, row, panel, 1);
-  if constexpr (kCommon<P>) {
-    for (; m >= 2; m -= 2, row += 2) multiply_tile<P, 2, N, 1>(p, c, row, panel, 1);
+// M rows by N times S panels, each `apart` behind the one before.
+template <class P, int M, int N, int S>
+void multiply_stream(const Product& p, const Codes& c, int64_t panel, int64_t apart) {
+  const int64_t stride = apart * P::panel_bytes(p.k);
+  const uint8_t* w = p.w + panel * P::panel_bytes(p.k);
+  Panels<P, M, N, S> panels;
+  panels.clear();
+  int64_t k = 0;
+  for (; k + kRecordUnits * kUnit <= p.k; k += kRecordUnits * kUnit, w += P::record_bytes(kRecordUnits))
+    panels.add(w, stride, kRecordUnits, c, p.k, k);
+  if constexpr (!P::kMultipliers) {
+    if (k < p.k) panels.add(w, stride, (p.k - k) / kUnit, c, p.k, k);
   }
-  for (; m >= 1; m -= 1, row += 1) multiply_tile<P, 1, N, 1>(p, c, row, panel, 1);
+  const int64_t column = panel * kLanes;
+  panels.put(p.y + column, p.n, apart * kLanes, p.n - column, p.bias == nullptr ? nullptr : p.bias + column);
 }
 
 // Streams of several panels each, which follow each other in memory: what is fetched ahead of one panel's end is the
@@ -196,36 +182,90 @@ void multiply_streams(const Product& p, const Codes& c, const Parallel* parallel
       int64_t panel = i * kWide * kRun;
       if (panel + kWide * kRun <= panels) {
         for (int64_t r = 0; r < kRun; ++r)
-          multiply_tile<P, M, kAbreast<P>, kStreams<P> / kAbreast<P>>(p, c, 0, panel + r, kRun);
+          multiply_stream<P, M, kAbreast<P>, kStreams<P> / kAbreast<P>>(p, c, panel + r, kRun);
         continue;
       }
-      for (; panel < panels; ++panel) multiply_tile<P, M, 1, 1>(p, c, 0, panel, 1);
+      for (; panel < panels && panel < (i + 1) * kWide * kRun; ++panel) multiply_stream<P, M, 1, 1>(p, c, panel, 1);
     }
   });
+}
+
+// ---- More rows share what is unpacked: a record of some panels, a byte a code, stays in L1 while a band of rows
+// passes.
+
+// Rows and panels of a full tile: each row takes two registers a panel, its total and the sum of a group.
+constexpr int kTileRows = 4;
+constexpr int kTilePanels = kRegisters == 32 ? 3 : 1;
+constexpr int64_t kBandRows = 128;
+
+// A record of N panels, at step k, and where totals wait between records.
+template <int N>
+struct Passing {
+  const uint8_t* record;
+  int64_t units, k;
+  bool first, last;
+  int64_t column;  // the first of the panels'
+  float* totals;   // [kBandRows][N * kLanes]
+};
+
+// Rows [row, row + M), the i-th and following of the band.
+template <class Q, int M, int N>
+TESSERA_OUTLINE void add_rows(const Product& p, const Codes& c, int64_t row, int64_t i, const Passing<N>& at) {
+  constexpr int64_t kWide = N * kLanes;
+  Rows<Q, M, N> rows;
+  if (at.first) {
+    rows.clear();
+  } else {
+    rows.take(at.totals + i * kWide);
+  }
+  add_record<Q, M, N, false>(rows, at.record, Q::kRecordBytes, at.units, from_row<Q>(c, row, p.k), p.k, at.k);
+  if (at.last) {
+    rows.put(p.y + row * p.n + at.column, p.n, kLanes, p.n - at.column,
+             p.bias == nullptr ? nullptr : p.bias + at.column);
+  } else {
+    rows.put(at.totals + i * kWide, kWide, kLanes, kWide, nullptr);
+  }
+}
+
+// Rows [row, row + m) by N panels.
+template <class P, int N>
+void multiply_band(const Product& p, const Codes& c, int64_t row, int64_t m, int64_t panel) {
+  using Q = typename P::Unpacked;
+  alignas(64) uint8_t record[N * Q::kRecordBytes];
+  alignas(64) float totals[kBandRows * N * kLanes];
+  constexpr int64_t kSteps = kRecordUnits * kUnit;
+  const uint8_t* w = p.w + panel * P::panel_bytes(p.k);
+  Passing<N> at = {record, kRecordUnits, 0, true, false, panel * kLanes, totals};
+  for (; at.first || at.k < p.k; at.k += kSteps, at.first = false, w += P::record_bytes(kRecordUnits)) {
+    if (p.k - at.k < kSteps) at.units = (p.k - at.k) / kUnit;
+    at.last = at.k + kSteps >= p.k;
+    for (int n = 0; n < N; ++n) unpack_record<P>(w + n * P::panel_bytes(p.k), at.units, record + n * Q::kRecordBytes);
+    int64_t i = 0;
+    for (; i + kTileRows <= m; i += kTileRows) add_rows<Q, kTileRows, N>(p, c, row + i, i, at);
+    for (; i + 2 <= m; i += 2) add_rows<Q, 2, N>(p, c, row + i, i, at);
+    if (i < m) add_rows<Q, 1, N>(p, c, row + i, i, at);
+  }
 }
 
 template <class P>
 void multiply(const Product& p, const Codes& c, const Parallel* parallel) {
   if (p.m == 1) return multiply_streams<P, 1>(p, c, parallel);
-  if constexpr (kCommon<P>) {
-    if (p.m == 2) return multiply_streams<P, 2>(p, c, parallel);
-  }
+  if (p.m == 2) return multiply_streams<P, 2>(p, c, parallel);
   const int64_t panels = ceil_div(p.n, kLanes);
-  constexpr int kTile = kTilePanels<P>;
-  // Bands of x whose codes stay in L2 while panels pass, each of them in L1.
-  int64_t band = (int64_t{1} << 18) / (p.k + 1) / kTileRows * kTileRows;
-  if (band < 4 * kTileRows) band = 4 * kTileRows;
-  if (band > p.m) band = p.m;
-  const int64_t bands = ceil_div(p.m, band), groups = ceil_div(panels, kTile);
+  constexpr int kTile = kTilePanels;
+  // Of equal height, so that the last band is no sliver.
+  const int64_t bands = ceil_div(p.m, kBandRows), groups = ceil_div(panels, kTile);
+  const int64_t band = ceil_div(ceil_div(p.m, bands), kTileRows) * kTileRows;
   const int64_t work = band * kTile * kLanes * (p.k + 1);
   parallel_for(parallel, bands * groups, 1 + (int64_t{1} << 21) / work, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row = i / groups * band, panel = i % groups * kTile;
       const int64_t m = p.m - row < band ? p.m - row : band;
+      if (m <= 0) continue;
       if (panel + kTile <= panels) {
-        multiply_rows<P, kTile>(p, c, row, m, panel);
+        multiply_band<P, kTile>(p, c, row, m, panel);
       } else {
-        for (int64_t last = panel; last < panels; ++last) multiply_rows<P, 1>(p, c, row, m, last);
+        for (int64_t last = panel; last < panels; ++last) multiply_band<P, 1>(p, c, row, m, last);
       }
     }
   });
