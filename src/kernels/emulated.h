@@ -1,5 +1,6 @@
 // The AVX-512 instructions that kernels name, element by element, so that tests of those kernels run on CPUs that lack
-// them: included before every kernel source of a build with TESSERA_EMULATE_AVX512. Semantics: Intel's intrinsics guide.
+// them: included before every kernel source of a build with TESSERA_EMULATE_AVX512. Semantics: Intel's intrinsics
+// guide.
 #pragma once
 
 #include <immintrin.h>
@@ -55,8 +56,12 @@ inline float of_bf16(uint16_t h) {
 }
 
 inline I setzero() { return I{}; }
-inline I set1_epi32(int x) { return each<I, int32_t>([&](int) { return x; }); }
-inline I set1_epi16(short x) { return each<I, int16_t>([&](int) { return x; }); }
+inline I set1_epi32(int x) {
+  return each<I, int32_t>([&](int) { return x; });
+}
+inline I set1_epi16(short x) {
+  return each<I, int16_t>([&](int) { return x; });
+}
 inline I load512(const void* p) {
   I v;
   memcpy(&v, p, 64);
@@ -69,8 +74,7 @@ inline I broadcast_i32x4(__m128i v) {
 }
 inline I shuffle_epi8(I table, I index) {
   const auto t = lanes<uint8_t>(table), x = lanes<uint8_t>(index);
-  return each<I, uint8_t>(
-      [&](int i) -> uint8_t { return x.at[i] & 0x80 ? 0 : t.at[i / 16 * 16 + (x.at[i] & 15)]; });
+  return each<I, uint8_t>([&](int i) -> uint8_t { return x.at[i] & 0x80 ? 0 : t.at[i / 16 * 16 + (x.at[i] & 15)]; });
 }
 inline I dpbusd(I sum, I a, I b) {
   const auto s = lanes<int32_t>(sum);
