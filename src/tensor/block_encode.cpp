@@ -22,6 +22,9 @@ float of_half(uint16_t bits) { return static_cast<float>(decode(DType::f16, &bit
 // To the nearest integer, ties to even, for |x| below 2^22.
 float nearest(float x) { return (x + 0x1.8p23f) - 0x1.8p23f; }
 
+template <class Format>
+constexpr bool kLooksUp = std::is_same_v<Format, Block_iq4_nl> || std::is_same_v<Format, Block_iq4_xs>;
+
 // x is about scale * code + minimum.
 struct Line {
   float scale = 0, minimum = 0;
@@ -29,69 +32,93 @@ struct Line {
 
 constexpr int kTrials = 12;          // scales that are tried on each side of the one that spans the values
 constexpr float kTrialStep = 0.08f;  // in codes
+constexpr int kWays = 28;            // all of them, and some more: whole vectors of four, eight or sixteen
+constexpr float kNothing = 1e-20f;   // far below what a scale in f16 can give back
+static_assert(kWays >= 2 * kTrials + 1);
+// One number a trial. Loops over them stand inside those over values, so that they become vectors.
+using Ways = std::array<float, kWays>;
 
-// The scale for codes in [-2^(bits-1), 2^(bits-1)) with the least squared error.
-Line fit_symmetric(std::span<const float> x, int bits) {
-  const float low = -static_cast<float>(1 << (bits - 1)), high = -low - 1;
+float extreme_of(std::span<const float> x) {
   float extreme = 0;
   for (float v : x)
     if (std::fabs(v) > std::fabs(extreme)) extreme = v;
-  if (extreme == 0) return {};
+  return extreme;
+}
+
+// The inverse scales at which `end` is the code of `extreme`, or up to kTrials steps away.
+Ways inverses(float end, float step, float extreme) {
+  Ways out;
+  for (int t = 0; t < kWays; ++t) out[t] = (end + static_cast<float>(t - kTrials) * step) / extreme;
+  return out;
+}
+
+// Under which of the scales codes err least, and by how much x is more than they. `code` rounds a value to its code.
+template <class Code>
+Line fit_scale(std::span<const float> x, const Ways& inverse, const Code& code) {
+  Ways xq = {}, qq = {};
+  for (float v : x)
+    for (int t = 0; t < kWays; ++t) {
+      const float q = code(v * inverse[t]);
+      xq[t] += v * q;
+      qq[t] += q * q;
+    }
   Line best;
   float best_gain = -1;
-  for (int t = -kTrials; t <= kTrials; ++t) {
-    const float inverse = (low + static_cast<float>(t) * kTrialStep) / extreme;
-    float xq = 0, qq = 0;
-    for (float v : x) {
-      const float q = nearest(std::clamp(v * inverse, low, high));
-      xq += v * q;
-      qq += q * q;
-    }
+  for (int t = 0; t < kWays; ++t) {
     // With the scale xq / qq the error is sum(x^2) - xq^2 / qq.
-    if (qq > 0 && xq * xq > best_gain * qq) {
-      best_gain = xq * xq / qq;
-      best.scale = xq / qq;
+    if (qq[t] > 0 && xq[t] * xq[t] > best_gain * qq[t]) {
+      best_gain = xq[t] * xq[t] / qq[t];
+      best.scale = xq[t] / qq[t];
     }
   }
   return best;
+}
+
+// The scale for codes in [-2^(bits-1), 2^(bits-1)) with the least squared error.
+Line fit_symmetric(std::span<const float> x, int bits) {
+  const float low = -static_cast<float>(1 << (bits - 1)), high = -low - 1, extreme = extreme_of(x);
+  if (std::fabs(extreme) < kNothing) return {};
+  return fit_scale(x, inverses(low, kTrialStep, extreme),
+                   [=](float v) { return nearest(std::min(std::max(v, low), high)); });
 }
 
 // The scale and a minimum of at most 0 for codes in [0, 2^bits) with the least squared error.
 Line fit_shifted(std::span<const float> x, int bits) {
   const auto [least, most] = std::minmax_element(x.begin(), x.end());
   const float low = std::min(*least, 0.0f), high = *most, top = static_cast<float>((1 << bits) - 1);
-  if (high <= low) return {0, low};
+  if (high - low < kNothing) return {0, low};
   const auto n = static_cast<float>(x.size());
-  Line best = {(high - low) / top, low};
-  float best_error = HUGE_VALF;
-  for (int t = -kTrials; t <= kTrials; ++t) {
-    const float inverse = (top + static_cast<float>(t) * kTrialStep) / (high - low);
-    float q1 = 0, q2 = 0, x1 = 0, xq = 0;
-    for (float v : x) {
-      const float q = nearest(std::clamp((v - low) * inverse, 0.0f, top));
-      q1 += q;
-      q2 += q * q;
-      x1 += v;
-      xq += v * q;
-    }
-    const float determinant = n * q2 - q1 * q1;
-    if (!(determinant > 0)) continue;
-    Line line = {(n * xq - x1 * q1) / determinant, (q2 * x1 - q1 * xq) / determinant};
-    if (line.minimum > 0) line = {xq / q2, 0};
-    if (!(line.scale > 0)) continue;
-    const float per_code = 1.0f / line.scale;
-    float error = 0;
-    for (float v : x) {
-      const float q = nearest(std::clamp((v - line.minimum) * per_code, 0.0f, top));
-      const float off = line.scale * q + line.minimum - v;
-      error += off * off;
-    }
-    if (error < best_error) {
-      best_error = error;
-      best = line;
+  const auto code = [top](float v) { return nearest(std::min(std::max(v, 0.0f), top)); };
+  const Ways inverse = inverses(top, kTrialStep, high - low);
+  Ways q1 = {}, q2 = {}, xq = {};
+  float x1 = 0;
+  for (float v : x) {
+    x1 += v;
+    for (int t = 0; t < kWays; ++t) {
+      const float q = code((v - low) * inverse[t]);
+      q1[t] += q;
+      q2[t] += q * q;
+      xq[t] += v * q;
     }
   }
-  return best;
+  // Where a trial gives no line, the one that spans the values stands in.
+  Ways scale, minimum, per_code, error = {};
+  for (int t = 0; t < kWays; ++t) {
+    const float determinant = n * q2[t] - q1[t] * q1[t];
+    Line line = {(n * xq[t] - x1 * q1[t]) / determinant, (q2[t] * x1 - q1[t] * xq[t]) / determinant};
+    if (line.minimum > 0) line = {xq[t] / q2[t], 0};
+    if (!(determinant > 0) || !(line.scale > 0)) line = {(high - low) / top, low};
+    scale[t] = line.scale;
+    minimum[t] = line.minimum;
+    per_code[t] = 1.0f / line.scale;
+  }
+  for (float v : x)
+    for (int t = 0; t < kWays; ++t) {
+      const float off = scale[t] * code((v - minimum[t]) * per_code[t]) + minimum[t] - v;
+      error[t] += off * off;
+    }
+  const auto best = static_cast<size_t>(std::min_element(error.begin(), error.end()) - error.begin());
+  return {scale[best], minimum[best]};
 }
 
 int8_t nearest_iq4(float value) {
@@ -118,28 +145,13 @@ constexpr std::array<int8_t, 256> kNearestIq4 = [] {
 
 // The scale for codes that are looked up, with the least squared error.
 Line fit_lookup(std::span<const float> x) {
-  float extreme = 0;
-  for (float v : x)
-    if (std::fabs(v) > std::fabs(extreme)) extreme = v;
-  if (extreme == 0) return {};
   constexpr float kStep = 1.5f;  // in units of the table, whose ends are 14 and 23 apart from their neighbours
-  Line best;
-  float best_gain = -1;
-  for (int t = -kTrials; t <= kTrials; ++t) {
-    const float inverse = (static_cast<float>(kIq4Values[0]) + static_cast<float>(t) * kStep) / extreme;
-    float xq = 0, qq = 0;
-    for (float v : x) {
-      const auto place = static_cast<int>(nearest(std::clamp(v * inverse, -128.0f, 127.0f))) + 128;
-      const auto q = static_cast<float>(kNearestIq4[static_cast<size_t>(place)]);
-      xq += v * q;
-      qq += q * q;
-    }
-    if (qq > 0 && xq * xq > best_gain * qq) {
-      best_gain = xq * xq / qq;
-      best.scale = xq / qq;
-    }
-  }
-  return best;
+  const float extreme = extreme_of(x);
+  if (std::fabs(extreme) < kNothing) return {};
+  return fit_scale(x, inverses(static_cast<float>(kIq4Values[0]), kStep, extreme), [](float v) {
+    const auto place = static_cast<int>(nearest(std::min(std::max(v, -128.0f), 127.0f))) + 128;
+    return static_cast<float>(kNearestIq4[static_cast<size_t>(place)]);
+  });
 }
 
 // What the types of 32 elements do: one look at the extremes, as ggml's reference does.
@@ -148,27 +160,30 @@ Line fit_small(std::span<const float> x, const BlockForm& form) {
     const auto [least, most] = std::minmax_element(x.begin(), x.end());
     return {(*most - *least) / static_cast<float>((1 << form.bits) - 1), *least};
   }
-  float extreme = 0;
-  for (float v : x)
-    if (std::fabs(v) > std::fabs(extreme)) extreme = v;
+  const float extreme = extreme_of(x);
   if (form.bits == 8) return {std::fabs(extreme) / 127.0f, 0};
   return {extreme / -static_cast<float>(1 << (form.bits - 1)), 0};
 }
 
 // Signed codes under the scales that the block really has.
-void choose_codes(std::span<const float> x, const BlockForm& form, bool lookup, BlockCodes& out) {
+template <class Format>
+void choose_codes(std::span<const float> x, BlockCodes& out) {
+  constexpr BlockForm form = Format::kForm;
+  constexpr float low = form.bits == 8 ? -127.0f : 0.0f;
+  constexpr float high = form.bits == 8 ? 127.0f : static_cast<float>((1 << form.bits) - 1);
   const float d = of_half(out.d), minimum = of_half(out.minimum);
-  const float low = form.bits == 8 ? -127.0f : 0.0f;
-  const float high = form.bits == 8 ? 127.0f : static_cast<float>((1 << form.bits) - 1);
-  for (int i = 0; i < form.elements; ++i) {
-    const int g = i / form.group;
+  for (int g = 0; g < form.elements / form.group; ++g) {
     const float scale = d * static_cast<float>(out.multiplier[g]);
     const float shift = form.shifts ? minimum * static_cast<float>(out.minimum_multiplier[g]) : 0.0f;
-    const float code = scale == 0 ? 0.0f : (x[static_cast<size_t>(i)] - shift) / scale;
-    if (lookup) {
-      out.code[i] = nearest_iq4(code);
-    } else {
-      out.code[i] = static_cast<int8_t>(std::clamp(std::round(code + static_cast<float>(form.centre)), low, high));
+    const float divisor = scale == 0 ? HUGE_VALF : scale;  // then all codes are 0
+    for (int i = g * form.group; i < (g + 1) * form.group; ++i) {
+      const float code = (x[static_cast<size_t>(i)] - shift) / divisor;
+      if constexpr (kLooksUp<Format>) {
+        out.code[i] = nearest_iq4(code);
+      } else {
+        const float centred = code + static_cast<float>(form.centre);
+        out.code[i] = static_cast<int8_t>(nearest(std::min(std::max(centred, low), high)));
+      }
     }
   }
 }
@@ -306,7 +321,7 @@ constexpr Multipliers multipliers(Block_iq4_xs) { return {-32, 31, 0}; }
 template <class Format>
 void encode_one(std::span<const float> x, uint8_t* out) {
   constexpr BlockForm form = Format::kForm;
-  constexpr bool lookup = std::is_same_v<Format, Block_iq4_nl> || std::is_same_v<Format, Block_iq4_xs>;
+  constexpr bool lookup = kLooksUp<Format>;
   BlockCodes codes = {};
   if constexpr (form.elements == 32) {
     const Line line = lookup ? fit_lookup(x) : fit_small(x, form);
@@ -331,7 +346,7 @@ void encode_one(std::span<const float> x, uint8_t* out) {
       for (int8_t& m : codes.minimum_multiplier) m = static_cast<int8_t>(-m);
     }
   }
-  choose_codes(x, form, lookup, codes);
+  choose_codes<Format>(x, codes);
   std::memset(out, 0, form.bytes);
   pack(Format(), codes, out);
 }
