@@ -101,7 +101,8 @@ Json& Json::operator[](std::string_view name) {
   auto& members = std::get<std::vector<Member>>(held_->value);
   const auto found = std::ranges::find(members, name, &Member::name);
   if (found != members.end()) return found->value;
-  return members.emplace_back(std::string(name), Json()).value;
+  members.push_back({std::string(name), Json()});
+  return members.back().value;
 }
 
 void Json::update(const Json& object) {
