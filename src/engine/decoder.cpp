@@ -34,7 +34,7 @@ DType stored_type(const ir::Graph& graph, ir::ValueId weight) {
                                                           : graph.type(weight)->dtype;
 }
 
-std::string mebibytes(int64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
+std::string mebibytes(double bytes) { return fmt::format("{:.1f} MiB", bytes / (1 << 20)); }
 
 }  // namespace
 
@@ -76,26 +76,32 @@ Result<std::unique_ptr<Decoder>> Decoder::make(const transformer::Source& source
                                     {.logits = options.logits, .cache = options.cache, .exact = options.exact}));
   decoder->weight_bytes_ = constant_bytes(graph);
   const int64_t sequences = std::max<int64_t>(options.sequences, 1);
-  decoder->pages_each_ = ceil_div(decoder->context_, kPageRows);
-  const int64_t pages = decoder->pages_each_ * sequences, slots = pages * kPageRows;
+  int64_t row = 0;  // bytes of a token in the cache
   std::vector<std::pair<DType, Dims>> states;
-  int64_t row = 0;  // bytes of a token
   for (const ir::ValueId v : graph.inputs) {
     const ir::Type& type = *graph.type(v);
     if (type.kind != ir::Kind::state) continue;
     const int64_t groups = type.shape[1].value(), width = type.shape[2].value();
-    states.emplace_back(type.dtype, Dims{slots, groups, width});
+    states.emplace_back(type.dtype, Dims{0, groups, width});
     row += groups * width * bits(type.dtype) / 8;
   }
-  const auto available = static_cast<int64_t>(machine_memory().available);
-  if (slots > available / row)
+  // In doubles: contexts that are asked for may be any number.
+  const double cache =
+      static_cast<double>(row) * static_cast<double>(decoder->context_) * static_cast<double>(sequences);
+  const double weights = static_cast<double>(decoder->weight_bytes_);
+  const auto available = static_cast<double>(machine_memory().available);
+  if (cache + weights > available)
     return fail(Code::out_of_memory,
-                "a cache for {} sequences of {} tokens takes {}, but {} are available; a smaller context takes less",
-                sequences, decoder->context_, mebibytes(row * slots), mebibytes(available));
+                "a cache for {} sequences of {} tokens takes {} and the weights take {}, but {} are available; a "
+                "smaller context takes less",
+                sequences, decoder->context_, mebibytes(cache), mebibytes(weights), mebibytes(available));
+  decoder->pages_each_ = ceil_div(decoder->context_, kPageRows);
+  const int64_t pages = decoder->pages_each_ * sequences, slots = pages * kPageRows;
   decoder->cache_bytes_ = row * slots;
   decoder->cost_ = cost_of(graph);
   decoder->cost_.cache_bytes_per_token = static_cast<double>(row);
-  for (const auto& [type, shape] : states) {
+  for (auto& [type, shape] : states) {
+    shape[0] = slots;
     TESSERA_ASSIGN(Tensor state, Tensor::make(type, shape));
     decoder->states_.emplace_back(std::move(state));
   }

@@ -381,7 +381,8 @@ TEST(LanguageModels, EndAtTheContext) {
   EXPECT_EQ((*result)[0].finish, Finish::length);
   request.prompt.assign(21, 5);
   EXPECT_EQ(generate(*decoder, {&request, 1}).error().code, Code::value_invalid);
-  EXPECT_EQ(Decoder::make(*source, {.context = int64_t{1} << 40}).error().code, Code::out_of_memory);
+  for (int64_t context : {int64_t{1} << 40, INT64_MAX})
+    EXPECT_EQ(Decoder::make(*source, {.context = context}).error().code, Code::out_of_memory);
 }
 
 }  // namespace

@@ -198,6 +198,7 @@ TEST(ChatTemplate, Renders) {
        "IN1"},
       {"{{ strftime_now('%Y') }}", "2023"},
       {"a\n  {% raw %}\n{{ x }}{% endraw %}\n{% raw -%} {%x%} {%- endraw %}", "a\n\n{{ x }}{%x%}"},
+      {"{% for i in [1, 2, 3] %}{{ loop.cycle('a', 'b') }}{% endfor %}", "aba"},
       {"{% with x = n, y = 4 %}{{ x + y }}{% set z = 1 %}{% endwith %}{{ x is defined or z is defined }}", "7false"},
       {"{% do messages.index(1) if false %}{{ '%s-%03d|%5.1f|%(a)s' % (1, 2, 3.14) if false else '%s-%03d|%5.1f' % "
        "('a', 2, 3.14) }}",

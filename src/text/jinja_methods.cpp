@@ -107,6 +107,8 @@ Result<Value> call_method(const Value& object, std::string_view name, const Argu
       return !value.is_undefined() ? value : otherwise.is_undefined() ? Value(nullptr) : otherwise;
     }
     if (name == "copy") return object;
+    if (const Value turn = object.field("index0"); name == "cycle" && !turn.is_undefined() && !given.values.empty())
+      return given.values[static_cast<size_t>(std::max<int64_t>(py::whole_or(turn, 0), 0)) % given.values.size()];
     ValueList out;
     for (const auto& [key, value] : *fields) out.push_back(name == "keys" ? key : value);
     if (name == "keys" || name == "values") return Value::list(std::move(out));
