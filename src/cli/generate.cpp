@@ -134,7 +134,7 @@ Result<int> generate(const Arguments& arguments) {
   TESSERA_ASSIGN(
       const std::unique_ptr<engine::Decoder> decoder,
       engine::Decoder::make(source, decoder_options(arguments, source.config, static_cast<int64_t>(requests.size()),
-                                                    longest + l.max_tokens)));
+                                                    longest + std::min(l.max_tokens, INT64_MAX - longest))));
   engine::GenerateReport report;
   TESSERA_ASSIGN(const std::vector<engine::Generated> results,
                  engine::generate(*decoder, requests, &report, &stop_requested));

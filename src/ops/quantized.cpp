@@ -56,9 +56,13 @@ Status eval_quantize_rows(Eval& e) {
   for (int64_t r = 0; r < count; ++r) {
     const auto row = static_cast<size_t>(r * columns), end = row + static_cast<size_t>(columns);
     float top = 0;
-    for (size_t i = row; i < end; ++i) top = std::max(top, std::fabs(static_cast<float>(values[i])));
-    const float scale = top == 0 ? 1.0f : top / 127.0f;
-    for (size_t i = row; i < end; ++i) y[i] = to_integer(static_cast<float>(values[i]) / scale, -127, 127);
+    bool finite = true;
+    for (size_t i = row; i < end; ++i) {
+      top = std::max(top, std::fabs(static_cast<float>(values[i])));
+      finite &= std::isfinite(static_cast<float>(values[i]));
+    }
+    const float scale = !finite ? std::nanf("") : top == 0 ? 1.0f : top / 127.0f;
+    for (size_t i = row; i < end && finite; ++i) y[i] = to_integer(static_cast<float>(values[i]) / scale, -127, 127);
     scales.push_back(scale);
   }
   e.out(Array{DType::i8, x.shape, std::move(y)});
@@ -154,7 +158,9 @@ constinit const OpDef quantize_dynamic_op = {
 
 constinit const OpDef quantize_rows_op = {
     .name = "quantize_rows",
-    .doc = "Each row of x as integers from -127 to 127 with a scale of its own: its largest magnitude is 127.",
+    .doc =
+        "Each row of x as integers from -127 to 127 with a scale of its own: its largest magnitude is 127. A row with "
+        "NaN or infinity gets the scale NaN.",
     .signature = "x[*B, K] -> y[*B, K], scale[*B, 1]",
     .types = "x, scale: f32; y: i8",
     .reference = eval_quantize_rows,

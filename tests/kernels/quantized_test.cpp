@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "check.h"
 
 namespace tessera::kernel_test {
@@ -27,6 +29,7 @@ TEST(Quantized, ToBytes) {
   check({"quantize_dynamic", {{DType::f32, {8}, 0, 0, false, {0, 255, 0.5, 1.5, 2.5, 3.5, 100.5, 101.5}}}});
   check({"quantize_rows", {reals({2, 3, 50}, 0, 0)}});
   check({"quantize_rows", {reals({0, 3})}});
+  check({"quantize_rows", {{DType::f32, {3, 3}, 0, 0, false, {1, 2, -3, NAN, 1, 2, 1, -INFINITY, 0}}}});
 }
 
 TEST(Quantized, Products) {

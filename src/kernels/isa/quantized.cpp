@@ -88,6 +88,13 @@ int quantize_rows(const Args& args) noexcept {
   float* scales = static_cast<float*>(args.out[1].data);
   parallel_for(args.parallel, rows, 1 + kQuantizeGrain / (columns + 1), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
+      float poison = 0;  // NaN unless all are finite
+      for (int64_t i = r * columns; i < (r + 1) * columns; ++i) poison += x[i] - x[i];
+      if (!(poison == 0)) {
+        memset(y + r * columns, 0, static_cast<size_t>(columns));
+        scales[r] = __builtin_nanf("");
+        continue;
+      }
       const Range range = range_of(x + r * columns, columns);
       const float top = range.high > -range.low ? range.high : -range.low;
       const float scale = top == 0 ? 1.0f : top / 127.0f;
