@@ -154,7 +154,10 @@ Status KernelCall::check() const {
   Case small = *case_;
   small.checked.clear();
   small.sets = 1;
-  for (size_t i = 0; i < small.operands.size(); ++i) small.operands[i].shape = case_->checked[i];
+  for (size_t i = 0; i < small.operands.size(); ++i) {
+    small.operands[i].shape = case_->checked[i];
+    small.operands[i].runs_along = -1;
+  }
   small.result = case_->checked.back();
   TESSERA_ASSIGN(const KernelCall call, make(small, *set_, *pool_));
   return call.compare();

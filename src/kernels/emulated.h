@@ -148,6 +148,19 @@ inline F fmadd_ps(F a, F b, F c) {
   memcpy(&a, x, 64);
   return a;
 }
+inline F maskz_min_ps(uint16_t mask, F a, F b) {
+  const auto u = lanes<float>(a), v = lanes<float>(b);
+  return each<F, float>([&](int i) { return mask >> i & 1 ? (u.at[i] < v.at[i] ? u.at[i] : v.at[i]) : 0.0f; });
+}
+// a 2^floor(b) for finite b.
+inline F maskz_scalef_ps(uint16_t mask, F a, F b) {
+  const auto u = lanes<float>(a), v = lanes<float>(b);
+  return each<F, float>([&](int i) {
+    return mask >> i & 1
+               ? (v.at[i] == v.at[i] ? __builtin_ldexpf(u.at[i], static_cast<int>(__builtin_floorf(v.at[i]))) : v.at[i])
+               : 0.0f;
+  });
+}
 // The larger; the second operand where either is no number.
 inline F maskz_max_ps(uint16_t mask, F a, F b) {
   const auto u = lanes<float>(a), v = lanes<float>(b);
@@ -176,3 +189,5 @@ inline F maskz_max_ps(uint16_t mask, F a, F b) {
 #define _mm512_cvtepi8_epi16 emulated::cvtepi8_epi16
 #define _mm512_fmadd_ps emulated::fmadd_ps
 #define _mm512_maskz_max_ps emulated::maskz_max_ps
+#define _mm512_maskz_min_ps emulated::maskz_min_ps
+#define _mm512_maskz_scalef_ps emulated::maskz_scalef_ps

@@ -81,6 +81,7 @@ TEST(Fused, Linear) {
   };
   const std::vector<TileStep> gelu = {unary(ops::gelu_op, 0)};
   const std::vector<TileStep> residual = {binary(ops::add_op, 0, 1)};
+  const std::vector<TileStep> chain = {unary(ops::gelu_op, 0), binary(ops::add_op, 3, 1), binary(ops::mul_op, 4, 2)};
   const std::vector<TileStep> gate = {unary(ops::silu_op, 0), binary(ops::mul_op, 2, 1)};
   for (int64_t rows : {0, 1, 3, 4, 60}) {
     const Operand x = f32({rows, 70}), w = f32({36, 70}), b = f32({36}), r = f32({rows, 36});
@@ -89,6 +90,13 @@ TEST(Fused, Linear) {
     check({"fused_linear", {x, w, absent(), r, b, b}, attrs(1, attrs_of(residual, 4, {1, 2, 3})), 1e-3, 1e-3});
     check({"fused_linear", {x, w, absent(), b}, attrs(1, attrs_of({}, -1, {2, 1, -1})), 1e-3, 1e-3});
     check({"fused_linear", {x, w, b}, attrs(2, attrs_of(gate)), 1e-3, 1e-3});
+    check({"fused_linear", {x, w, b, r, f32({1})}, attrs(1, attrs_of(chain, 3)), 1e-4, 1e-3});
+    for (DType t : {DType::f16, DType::bf16}) {
+      const Operand half{t, {36, 70}};
+      check({"fused_linear", {x, half, b, r, f32({1})}, attrs(1, attrs_of(chain, 3)), 1e-3, 1e-3});
+      check({"fused_linear", {x, half, b, b}, attrs(1, attrs_of(residual, -1, {2, 1, -1})), 1e-3, 1e-3});
+      check({"fused_linear", {x, half, b}, attrs(2, attrs_of(gate)), 1e-3, 1e-3});
+    }
   }
   check({"fused_linear",
          {f32({2, 3, 300}), f32({600, 300}), absent(), f32({2, 1, 600})},

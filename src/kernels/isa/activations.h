@@ -6,11 +6,11 @@
 namespace {
 
 TESSERA_INLINE Vec vrelu(Vec x) { return x > 0.f || x != x ? x : Vec{}; }
-TESSERA_INLINE Vec vsilu(Vec x) { return x * vsigmoid(x); }
+TESSERA_INLINE Vec vsilu(Vec x) { return x / (1.f + vexp(-x)); }
 TESSERA_INLINE Vec vgelu_tanh(Vec x) {
-  // 1 + tanh(u) = 2 sigmoid(2u), which does not cancel for negative u.
+  // (1 + tanh(u)) / 2 is 1 / (1 + e^(-2u)), which does not cancel for negative u.
   const Vec u = 0.7978845608f * fma(0.044715f * x * x, x, x);
-  return x * vsigmoid(u + u);
+  return x / (1.f + vexp(-2.f * u));
 }
 TESSERA_INLINE Vec vsoftplus(Vec x) {
   const Vec positive = x > 0.f || x != x ? x : Vec{};

@@ -163,7 +163,7 @@ TESSERA_OUTLINE Old weigh(float* scores, int64_t n, const QueryTile& tile, float
   for (int x = 0; x < kWidth; x += kLanes) {
     const Vec before = load(tile.top + x);
     Vec top = before;
-    for (int64_t j = 0; j < n; ++j) top = larger(load(scores + j * kWidth + x), top);
+    for (int64_t j = 0; j < n; ++j) top = vmax(load(scores + j * kWidth + x), top);
     const Vec shift = top == -__builtin_inff() ? Vec{} : top;  // nothing seen yet: all weights are 0
     Vec sum = {};
 #pragma GCC unroll 2

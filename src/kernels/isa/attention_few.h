@@ -175,7 +175,7 @@ TESSERA_OUTLINE bool finish_few(const Part& p, int64_t row, int64_t key, int64_t
 TESSERA_OUTLINE void weigh_few(const Part& p, int64_t row, int64_t n) {
   float* s = p.s + row * kFewKeys;
   Vec most = splat(p.top[row]);
-  for (int64_t j = 0; j < n; j += kLanes) most = larger(load(s + j), most);
+  for (int64_t j = 0; j < n; j += kLanes) most = vmax(load(s + j), most);
   const float top = max_lanes(most), shift = top == -__builtin_inff() ? 0 : top;
   Vec sum = {};
   for (int64_t j = 0; j < n; j += kLanes) {

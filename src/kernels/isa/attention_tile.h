@@ -156,22 +156,10 @@ TESSERA_OUTLINE void guarded_product(Strided a, int64_t m, const float* b, int64
     }
 }
 
-// The larger lane by lane; b where a is NaN, and b's NaN.
-TESSERA_INLINE Vec larger(Vec a, Vec b) {
-#if defined(__AVX512F__)
-  // With a mask of all lanes: GCC 12 warns of what its unmasked form leaves undefined.
-  return reinterpret_cast<Vec>(_mm512_maskz_max_ps(0xffff, reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b)));
-#elif defined(__AVX2__)
-  return reinterpret_cast<Vec>(_mm256_max_ps(reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b)));
-#else
-  return a > b ? a : b;
-#endif
-}
-
 // 2^x for x <= 0: exactly 0 from -127 downwards, NaN for NaN. A Chebyshev fit of 2^r on [-1/2, 1/2], to 1.5 units in
 // the last place.
 TESSERA_INLINE Vec power_of_two(Vec x) {
-  x = larger(splat(-127.f), x);
+  x = vmax(splat(-127.f), x);
   // Adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits.
   const Vec shifted = x + 12582912.f;
   const Vec r = x - (shifted - 12582912.f);

@@ -1,13 +1,16 @@
 // What happens to a tile of finished sums while it is in L1: pointwise steps, then the store.
 #pragma once
 
-#include "kernels/isa/math.h"
+#include "kernels/isa/program.h"
 #include "kernels/isa/tile.h"
 
 namespace {
 
+static_assert(kTileRows * kTileColumns <= kTileBlock);
+
 struct Epilogue {
-  const float* bias = nullptr;  // [N]
+  const float* bias = nullptr;          // [N]
+  const ProgramJob* program = nullptr;  // of one part, without a norm
 };
 
 // Sums of rows [row, row + rows) and columns [column, column + columns) of the product, as [rows][kTileColumns].
@@ -33,6 +36,7 @@ inline void finish_tile(const Epilogue& e, const FinishedTile& tile, float* c, i
         store(at, load(at) + load(bias + v));
       }
   }
+  if (e.program != nullptr) run_on_tile(*e.program, sums, tile.rows, tile.columns, kTileColumns, tile.row, tile.column);
   for (int64_t r = 0; r < tile.rows; ++r, c += stride, sums += kTileColumns) {
     if (tile.columns == kTileColumns)
       for (int64_t v = 0; v < kTileColumns; v += kLanes) store(c + v, load(sums + v));

@@ -243,8 +243,7 @@ inline void multiply_packed(const Products& p, const tessera::kernels::Parallel*
   const bool shared = shares_b(p);
   float* const packed = static_cast<float*>(scratch);
   float* const rows = packed + (shared ? 1 : s.products) * packed_size(s.columns, p.k);
-  Epilogue epilogue;
-  epilogue.bias = p.bias;
+  const Epilogue epilogue = {p.bias};
   for (int64_t j = 0; j < p.n; j += s.columns) {
     const int64_t n = least(s.columns, p.n - j);
     const int64_t panels = ceil_div(n, kTileColumns), size = panels * kTileColumns * p.k;

@@ -31,8 +31,9 @@ inline Products linear_products(const Args& args) {
   return p;
 }
 
-// fused_linear: the product where the result will lie, or in the scratch when it has several parts, then the program on
-// blocks of it.
+// fused_linear. Where the program needs no more than one element of the product at a time, it runs on each tile:
+// multiply(p, &job). Else the product goes where the result will lie, or to the scratch when it has several parts, and
+// the program runs on blocks of it.
 inline int parts_of(const Args& args) { return static_cast<int>(args.attrs[0].i); }
 inline size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 inline size_t parts_bytes(const Args& args) {
@@ -40,7 +41,7 @@ inline size_t parts_bytes(const Args& args) {
   return parts_of(args) > 1 ? static_cast<size_t>(p.m * p.n) * 4 : 0;
 }
 template <class Multiply>
-int fused_linear(const Args& args, size_t scratch, const Multiply& multiply) {
+int fused_linear(const Args& args, size_t scratch, bool tiles, const Multiply& multiply) {
   Products p = linear_products(args);
   ProgramJob job;
   job.parts = parts_of(args);
@@ -54,8 +55,9 @@ int fused_linear(const Args& args, size_t scratch, const Multiply& multiply) {
   job.kept = args.n_out > 1 ? static_cast<float*>(args.out[1].data) : nullptr;
   p.c = {job.parts == 1 ? job.y : reinterpret_cast<float*>(static_cast<char*>(args.scratch) + rounded(scratch)), p.n};
   job.product = p.c.data;
-  multiply(p);
-  run_job(job, args.parallel);
+  const bool on_tiles = tiles && job.parts == 1 && job.norm.kind == TileNorm::none;
+  multiply(p, on_tiles ? &job : nullptr);
+  if (!on_tiles) run_job(job, args.parallel);
   return kDone;
 }
 

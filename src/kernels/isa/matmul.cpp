@@ -65,26 +65,27 @@ void linear_pack(const PackArgs& args, void* out) noexcept {
 }
 size_t linear_rows_scratch(const Args& args) noexcept { return rows_scratch(linear_products(args)); }
 // b has been packed.
-void multiply_linear(const Products& p, const Args& args) {
+void multiply_linear(const Products& p, const ProgramJob* program, const Args& args) {
   if (p.m == 0 || p.n == 0) return;
-  Epilogue epilogue;
-  epilogue.bias = p.bias;
+  const Epilogue epilogue = {p.bias, program};
   multiply_columns(p, 0, 1, 0, p.n, p.b.data, 0, static_cast<float*>(args.scratch), epilogue, args.parallel);
 }
 int linear_packed_f32(const Args& args) noexcept {
-  multiply_linear(linear_products(args), args);
+  multiply_linear(linear_products(args), nullptr, args);
   return kDone;
 }
 
 size_t fused_linear_scratch(const Args& args) noexcept { return rounded(linear_scratch(args)) + parts_bytes(args); }
 int fused_linear_f32(const Args& args) noexcept {
-  return fused_linear(args, linear_scratch(args), [&](const Products& p) { multiply(p, args.parallel, args.scratch); });
+  return fused_linear(args, linear_scratch(args), false,
+                      [&](const Products& p, const ProgramJob*) { multiply(p, args.parallel, args.scratch); });
 }
 size_t fused_linear_packed_scratch(const Args& args) noexcept {
   return rounded(linear_rows_scratch(args)) + parts_bytes(args);
 }
 int fused_linear_packed_f32(const Args& args) noexcept {
-  return fused_linear(args, linear_rows_scratch(args), [&](const Products& p) { multiply_linear(p, args); });
+  return fused_linear(args, linear_rows_scratch(args), true,
+                      [&](const Products& p, const ProgramJob* program) { multiply_linear(p, program, args); });
 }
 
 // Every other type: T as stored, S to accumulate in. Four rows by 64 columns of accumulators stay in L1.

@@ -123,11 +123,11 @@ void make_units(const float* x, int64_t row, int64_t k, int64_t height, float* o
 }
 
 template <class T>
-void multiply_narrow_by(const Products& p, const char* packed, float* scratch, const Parallel* parallel) {
+void multiply_narrow_by(const Products& p, const ProgramJob* program, const char* packed, float* scratch,
+                        const Parallel* parallel) {
   if (p.m == 0 || p.n == 0) return;
   const Product shape = {p.m, p.n, ceil_div(p.k, kDeep<T>), nullptr, 0, Rows::kPacked, packed};
-  Epilogue epilogue;
-  epilogue.bias = p.bias;
+  const Epilogue epilogue = {p.bias, program};
   multiply_made<T>(
       shape, scratch, parallel,
       [&](int64_t row, int64_t height, float* out) {
@@ -150,7 +150,7 @@ size_t narrow_scratch(const Args& args) noexcept {
 }
 
 template <bool kPacked>
-void multiply_narrow(const Products& p, const Args& args) {
+void multiply_narrow(const Products& p, const ProgramJob* program, const Args& args) {
   const char* packed = static_cast<const char*>(args.in[1].data);
   if (!kPacked) {
     char* const room = static_cast<char*>(args.scratch) + rows_room(args);
@@ -160,20 +160,21 @@ void multiply_narrow(const Products& p, const Args& args) {
   }
   float* const units = static_cast<float*>(args.scratch);
   if (args.in[1].type == kBF16)
-    multiply_narrow_by<Bf16Product>(p, packed, units, args.parallel);
+    multiply_narrow_by<Bf16Product>(p, program, packed, units, args.parallel);
   else
-    multiply_narrow_by<F16Product>(p, packed, units, args.parallel);
+    multiply_narrow_by<F16Product>(p, program, packed, units, args.parallel);
 }
 
 template <bool kPacked>
 int linear_narrow(const Args& args) noexcept {
-  multiply_narrow<kPacked>(linear_products(args), args);
+  multiply_narrow<kPacked>(linear_products(args), nullptr, args);
   return kDone;
 }
 
 size_t fused_scratch(const Args& args) noexcept { return narrow_scratch<true>(args) + parts_bytes(args); }
 int fused_linear_narrow(const Args& args) noexcept {
-  return fused_linear(args, narrow_scratch<true>(args), [&](const Products& p) { multiply_narrow<true>(p, args); });
+  return fused_linear(args, narrow_scratch<true>(args), true,
+                      [&](const Products& p, const ProgramJob* program) { multiply_narrow<true>(p, program, args); });
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 namespace {
 
-constexpr int64_t kTileBlock = 256;   // elements: a dozen values of a program stay in a 32 KiB L1
+constexpr int64_t kTileBlock = 384;   // elements: a dozen values of a program stay in a 32 KiB L1
 constexpr int64_t kTileGrain = 4096;  // elements that a thread takes at least
 constexpr int kTileSlots = tessera::kernels::kMaxTileSteps;  // blocks of intermediate values; few live at once
 
@@ -368,6 +368,34 @@ inline void run_job(const ProgramJob& job, const tessera::kernels::Parallel* par
       worker.normalise(row, y, y);
     }
   });
+}
+
+// The program of `job`, which has one part and no norm, on rows [row, row + rows) and columns [column, column +
+// columns) of its product, in place: [rows][pitch], at most kTileBlock elements.
+TESSERA_OUTLINE void run_on_tile(const ProgramJob& job, float* product, int64_t rows, int64_t columns, int64_t pitch,
+                                 int64_t row, int64_t column) {
+  constexpr int kInputs = tessera::kernels::kMaxTileInputs;
+  TileRoom room;
+  TileGather gather;
+  alignas(64) float side[kInputs][kTileBlock];
+  const float* in[kInputs] = {product};
+  for (int k = 0; k < job.operands.count; ++k) {
+    in[1 + k] = side[k];
+    if (job.operands.sources[k].scalar) {
+      in[1 + k] = tile_operand(job.operands, k, 0, columns, gather, true);
+      continue;
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      float* const to = side[k] + r * pitch;
+      memcpy(to, tile_operand(job.operands, k, (row + r) * job.n + column, columns, gather, false),
+             static_cast<size_t>(columns) * 4);
+      for (int64_t j = columns; j < pitch; ++j) to[j] = 0;
+    }
+  }
+  alignas(64) float kept[kTileBlock];
+  run_tile(job.tile, in, rows * pitch, product, kept, room);
+  for (int64_t r = 0; job.kept != nullptr && r < rows; ++r)
+    memcpy(job.kept + (row + r) * job.n + column, kept + r * pitch, static_cast<size_t>(columns) * 4);
 }
 
 }  // namespace

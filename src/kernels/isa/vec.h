@@ -72,8 +72,26 @@ TESSERA_INLINE Vec fma(Vec a, Vec b, Vec c) {
 #endif
 }
 
-TESSERA_INLINE Vec vmax(Vec a, Vec b) { return a > b ? a : b; }  // b where either is NaN
-TESSERA_INLINE Vec vmin(Vec a, Vec b) { return a < b ? a : b; }
+// The larger, the smaller; b where either is NaN. GCC 12 makes two instructions of a comparison and a choice, and warns
+// of what the forms without a mask leave undefined.
+TESSERA_INLINE Vec vmax(Vec a, Vec b) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<Vec>(_mm512_maskz_max_ps(0xffff, reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b)));
+#elif defined(__AVX2__)
+  return reinterpret_cast<Vec>(_mm256_max_ps(reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b)));
+#else
+  return a > b ? a : b;
+#endif
+}
+TESSERA_INLINE Vec vmin(Vec a, Vec b) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<Vec>(_mm512_maskz_min_ps(0xffff, reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b)));
+#elif defined(__AVX2__)
+  return reinterpret_cast<Vec>(_mm256_min_ps(reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b)));
+#else
+  return a < b ? a : b;
+#endif
+}
 TESSERA_INLINE Vec vabs(Vec x) { return of_bits(bits_of(x) & 0x7fffffff); }
 TESSERA_INLINE Vec with_sign_of(Vec magnitude, Vec sign) {
   return of_bits(bits_of(magnitude) | (bits_of(sign) & INT32_MIN));
