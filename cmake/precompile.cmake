@@ -14,8 +14,12 @@ endif()
 # tessera_precompiled(TARGET kind): one precompiled header serves all targets whose code is compiled alike.
 #   library  the libraries of src/
 #   test     the test programs, with GoogleTest
+#   further headers (of other libraries) make it one of its own
 function(tessera_precompiled target kind)
-  if(TESSERA_PCH)
+  if(TESSERA_PCH AND ARGN)
+    target_precompile_headers(${target} PRIVATE ${TESSERA_PRECOMPILED} ${ARGN})
+    target_compile_options(${target} PRIVATE -fpch-preprocess)
+  elseif(TESSERA_PCH)
     target_precompile_headers(${target} REUSE_FROM tessera_precompiled_${kind})
     target_compile_options(${target} PRIVATE -fpch-preprocess)
   endif()

@@ -63,8 +63,7 @@ Result<std::vector<int64_t>> Conversation::prompt() {
     if (fits || messages_.size() < begin_ + 3) return std::vector<int64_t>(ids.begin(), ids.end());
     const auto oldest = messages_.begin() + static_cast<ptrdiff_t>(begin_);
     messages_.erase(oldest, oldest + 2);
-    fmt::print(stderr, "the oldest question and its answer are left out: the context is {} tokens\n",
-               decoder_.context());
+    remark("the oldest question and its answer are left out: the context is {} tokens\n", decoder_.context());
   }
 }
 
@@ -124,7 +123,7 @@ Result<int> chat(const Arguments& arguments) {
   const bool person = isatty(STDIN_FILENO) == 1;
   for (std::string line; !stop_requested;) {
     if (person) {
-      fmt::print(stderr, "> ");
+      remark("> ");
       std::fflush(stderr);
     }
     if (!std::getline(std::cin, line)) break;

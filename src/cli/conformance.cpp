@@ -35,7 +35,7 @@ Result<int> conformance(const Arguments& arguments) {
   options.on_case = [&](const CaseResult& result) {
     if (result.status == CaseResult::Status::failed) {
       progress.clear();
-      fmt::print(arguments.json ? stderr : stdout, "FAILED {}: {}\n", result.name, result.why);
+      put(arguments.json ? stderr : stdout, fmt::format("FAILED {}: {}\n", result.name, result.why));
     }
     progress.show(result.name);
   };

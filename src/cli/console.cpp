@@ -6,19 +6,21 @@
 
 namespace tessera::cli {
 
+void put(std::FILE* file, std::string_view text) { std::fwrite(text.data(), 1, text.size(), file); }
+
 Progress::Progress() : terminal_(isatty(STDERR_FILENO) == 1) {}
 Progress::~Progress() { clear(); }
 
 void Progress::show(const std::string& line) {
   if (!terminal_) return;
-  fmt::print(stderr, "\r\x1b[K{}", line);
+  remark("\r\x1b[K{}", line);
   std::fflush(stderr);
   shown_ = true;
 }
 
 void Progress::clear() {
   if (!shown_) return;
-  fmt::print(stderr, "\r\x1b[K");
+  remark("\r\x1b[K");
   std::fflush(stderr);
   shown_ = false;
 }

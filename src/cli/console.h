@@ -3,13 +3,24 @@
 
 #include <fmt/core.h>
 
+#include <cstdio>
 #include <string>
+#include <string_view>
 
 namespace tessera::cli {
 
+// A file that cannot be written to remembers that: main asks stdout once, at the end.
+void put(std::FILE* file, std::string_view text);
+
 template <class... A>
 void say(fmt::format_string<A...> format, A&&... args) {
-  fmt::print(stdout, format, std::forward<A>(args)...);
+  put(stdout, fmt::format(format, std::forward<A>(args)...));
+}
+
+// To stderr: what is no part of the answer.
+template <class... A>
+void remark(fmt::format_string<A...> format, A&&... args) {
+  put(stderr, fmt::format(format, std::forward<A>(args)...));
 }
 
 // One line that is overwritten by the next and gone at the end. Nothing when stderr is no terminal.

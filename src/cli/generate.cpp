@@ -141,10 +141,10 @@ Result<int> generate(const Arguments& arguments) {
   for (TextAnswer& answer : answers) answer.finish();
   if (!arguments.json) {
     print_answers(results, answers);
-    fmt::print(stderr, "{:.1f} tokens/s of prompt, {:.1f} tokens/s of answer; weights {}, cache {} ({}); {}\n",
-               rate(report.prefill_tokens, report.prefill_ms), rate(report.decode_tokens, report.decode_ms),
-               decoder->cost().weights, bytes_text(static_cast<double>(decoder->cache_bytes())), l.cache,
-               engine::name(results[0].finish));
+    remark("{:.1f} tokens/s of prompt, {:.1f} tokens/s of answer; weights {}, cache {} ({}); {}\n",
+           rate(report.prefill_tokens, report.prefill_ms), rate(report.decode_tokens, report.decode_ms),
+           decoder->cost().weights, bytes_text(static_cast<double>(decoder->cache_bytes())), l.cache,
+           engine::name(results[0].finish));
     return 0;
   }
   const auto tell = [&](size_t i) {

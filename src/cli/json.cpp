@@ -1,12 +1,9 @@
 #include "cli/json.h"
 
-#include <cstdio>
+#include "cli/console.h"
 
 namespace tessera::cli {
 
-void print_json(const Json& object) {
-  const std::string line = object.dump() + "\n";
-  std::fwrite(line.data(), 1, line.size(), stdout);
-}
+void print_json(const Json& object) { put(stdout, object.dump() + "\n"); }
 
 }  // namespace tessera::cli

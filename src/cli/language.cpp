@@ -139,8 +139,7 @@ Result<std::vector<engine::EncoderText>> texts_of(const Arguments& arguments, in
       cut += encoding.cut ? 1 : 0;
     }
     if (cut > 0)
-      fmt::print(stderr, "{} of {} texts are longer than {} tokens: their ends are left out\n", cut, lines.size(),
-                 longest);
+      remark("{} of {} texts are longer than {} tokens: their ends are left out\n", cut, lines.size(), longest);
   }
   for (const std::string& list : l.ids) {
     texts.emplace_back();

@@ -1,10 +1,13 @@
 // The command `tessera`.
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 
 #include "base/memory.h"
 #include "base/result.h"
 #include "cli/commands.h"
+#include "cli/console.h"
+#include "cli/json.h"
 
 namespace tessera::cli {
 
@@ -46,10 +49,18 @@ void on_interrupt(int) {
   std::signal(SIGINT, SIG_DFL);
 }
 
-int report(const Error& error) {
+// For people on stderr, and for a program that asked for JSON as its one object.
+int report(const Error& error, bool json) {
+  const CodeInfo& info = describe(error.code);
+  if (json)
+    print_json({{"error", Json{{"code", code_name(error.code)},
+                               {"message", error.message},
+                               {"while", error.trail},
+                               {"hint", error.hint.empty() ? std::string(info.fix) : error.hint},
+                               {"exit_code", info.exit_code}}}});
   std::fflush(stdout);
-  fmt::print(stderr, "{}\n", error.to_string());
-  return describe(error.code).exit_code;
+  put(stderr, error.to_string() + "\n");
+  return info.exit_code;
 }
 
 Result<int> dispatch(const Arguments& arguments) {
@@ -59,18 +70,19 @@ Result<int> dispatch(const Arguments& arguments) {
 }
 
 int main(int argc, const char* const* argv) {
-  const auto parsed = parse_arguments(argc, argv);
-  if (!parsed) return report(parsed.error());
+  const bool json = std::find(argv, argv + argc, std::string_view("--json")) != argv + argc;
+  const auto parsed = without_throwing([&] { return parse_arguments(argc, argv); });
+  if (!parsed) return report(parsed.error(), json);
   std::signal(SIGINT, on_interrupt);
   Result<int> code = 0;
   if (const auto* answer = std::get_if<Reply>(&*parsed)) {
-    fmt::print(stdout, "{}", answer->text);
+    put(stdout, answer->text);
   } else {
     code = without_throwing([&] { return dispatch(std::get<Arguments>(*parsed)); });
   }
-  if (!code) return report(code.error());
+  if (!code) return report(code.error(), json);
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
-    return report({Code::file_write_failed, "standard output cannot be written"});
+    return report({Code::file_write_failed, "standard output cannot be written"}, false);
   return *code;
 }
 

@@ -25,7 +25,7 @@ class Interpreted final : public Executable {
       report.failed_assumption = holds.error().message;
       return std::vector<Value>();
     }
-    TESSERA_ASSIGN(std::vector<ir::RefValue> results, ir::Interpreter(stoppable(options.stop)).run(graph_, operands));
+    TESSERA_ASSIGN(std::vector<ir::RefValue> results, ir::Interpreter({.stop = options.stop}).run(graph_, operands));
     std::vector<Value> outputs;
     for (const ir::RefValue& result : results) {
       TESSERA_ASSIGN(Value output, ir::from_ref(result));

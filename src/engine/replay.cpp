@@ -12,16 +12,6 @@ bool is_tensor_result(const ir::Graph& graph, ir::ValueId v) {
          type.dtype != DType::string && !is_block(type.dtype);
 }
 
-ir::InterpreterOptions stoppable(const std::atomic<bool>* stop) {
-  ir::InterpreterOptions options;
-  if (stop != nullptr)
-    options.on_node = [stop](const ir::Graph& graph, ir::NodeId node, std::span<const ir::RefValue>) -> Status {
-      if (!stop->load(std::memory_order_relaxed)) return {};
-      return fail(Code::interrupted, "stopped after {}", graph.describe(node));
-    };
-  return options;
-}
-
 Result<std::vector<ir::RefValue>> replay(const ir::Graph& graph, std::span<const ir::RefValue> inputs,
                                          const KnownValues& known, std::span<const ir::ValueId> wanted,
                                          const std::atomic<bool>* stop) {
@@ -38,7 +28,7 @@ Result<std::vector<ir::RefValue>> replay(const ir::Graph& graph, std::span<const
   cut.outputs.assign(wanted.begin(), wanted.end());
   cut.output_names.assign(wanted.size(), 0);
   TESSERA_TRY(cut.compact());
-  return ir::Interpreter(stoppable(stop)).run(cut, given);
+  return ir::Interpreter({.stop = stop}).run(cut, given);
 }
 
 }  // namespace tessera::engine

@@ -19,7 +19,4 @@ Result<std::vector<ir::RefValue>> replay(const ir::Graph& graph, std::span<const
                                          const KnownValues& known, std::span<const ir::ValueId> wanted,
                                          const std::atomic<bool>* stop);
 
-// An option that stops the interpreter once it is true.
-ir::InterpreterOptions stoppable(const std::atomic<bool>* stop);
-
 }  // namespace tessera::engine

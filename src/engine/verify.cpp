@@ -95,9 +95,8 @@ class Comparison {
       if (optimised.value(v).name != 0 && is_tensor_result(optimised, v)) ++count[optimised.value(v).name];
     const std::unordered_set<ir::ValueId> outputs(reference.graph.outputs.begin(), reference.graph.outputs.end());
     ir::InterpreterOptions options;
-    options.on_node = [&, also = stoppable(stop_).on_node](const ir::Graph& graph, ir::NodeId n,
-                                                           std::span<const ir::RefValue> results) -> Status {
-      if (also) TESSERA_TRY(also(graph, n, results));
+    options.stop = stop_;
+    options.on_node = [&](const ir::Graph& graph, ir::NodeId n, std::span<const ir::RefValue> results) -> Status {
       if (&graph != &reference.graph) return {};
       for (int i = 0; i < graph.node(n).n_results; ++i) {
         const ir::ValueId v = graph.result(n, i);

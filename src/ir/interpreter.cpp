@@ -165,6 +165,8 @@ Result<Values> Interpreter::run(const Graph& graph, std::span<const RefValue> in
 
 Result<Values> Interpreter::run_bound(const Graph& graph, std::span<const RefValue> inputs,
                                       DimBindings bindings) const {
+  if (options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed))
+    return fail(Code::interrupted, "stopped before graph '{}'", graph.name);
   if (inputs.size() != graph.inputs.size())
     return fail(Code::arity, "graph '{}' takes {} inputs but got {}", graph.name, graph.inputs.size(), inputs.size());
   bindings.resize(static_cast<size_t>(graph.dims().symbol_count()));
@@ -204,6 +206,8 @@ Result<Values> Interpreter::run_bound(const Graph& graph, std::span<const RefVal
     }
     TESSERA_TRY(guards.check(bindings));
     if (options_.on_node) TESSERA_TRY(options_.on_node(graph, n, *results));
+    if (options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed))
+      return fail(Code::interrupted, "stopped after {}", graph.describe(n));
     for (int i = 0; i < node.n_results; ++i) values[graph.result(n, i)] = std::move((*results)[static_cast<size_t>(i)]);
     for (ValueId v : graph.operands(n))
       if (v != kNoValue && last_use[v] == n) values[v] = {};

@@ -2,6 +2,7 @@
 // and composites through their meaning, and rounds each result to its declared type.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <optional>
 #include <span>
@@ -35,8 +36,9 @@ class Eval {
 };
 
 struct InterpreterOptions {
-  bool round = true;                 // round each result to its declared type
-  int64_t max_iterations = 1 << 24;  // of one loop
+  bool round = true;                        // round each result to its declared type
+  int64_t max_iterations = 1 << 24;         // of one loop
+  const std::atomic<bool>* stop = nullptr;  // E0504 once it is true: looked at before each graph and after each node
   // Called with each node's results, in the graph's own words; stops the run when it returns an error.
   std::function<Status(const Graph&, NodeId, std::span<const RefValue>)> on_node = {};
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
+#include <map>
 
 #include "base/cpu.h"
 #include "base/result.h"
@@ -17,11 +19,12 @@ namespace tessera::kernels {
 namespace {
 
 struct CompiledTable {
+  std::string_view family;
   std::string_view isa;
   const FamilyTable* table;
 };
 constexpr CompiledTable kTables[] = {
-#define TESSERA_FAMILY_TABLE(family, isa) {#isa, &tessera_##family##_##isa},
+#define TESSERA_FAMILY_TABLE(family, isa) {#family, #isa, &tessera_##family##_##isa},
 #include "kernels/families.inc"
 #undef TESSERA_FAMILY_TABLE
 };
@@ -39,14 +42,20 @@ bool by_name(const KernelEntry* a, std::string_view b) { return std::string_view
 struct Registry {
   std::vector<KernelSet> sets;
   Registry() {
-    for (const CompiledTable& compiled : kTables) {
+    // A family that is not compiled for a set is the same there as in the set before it.
+    std::map<std::string_view, const FamilyTable*> families;
+    for (size_t i = 0; i < std::size(kTables); ++i) {
+      const CompiledTable& compiled = kTables[i];
       TESSERA_CHECK(compiled.isa == compiled.table->isa);
-      if (sets.empty() || sets.back().isa() != compiled.isa) sets.emplace_back().isa_ = compiled.isa;
-      for (int i = 0; i < compiled.table->count; ++i) sets.back().kernels_.push_back(&compiled.table->entries[i]);
-    }
-    for (KernelSet& set : sets)
+      families[compiled.family] = compiled.table;
+      if (i + 1 < std::size(kTables) && kTables[i + 1].isa == compiled.isa) continue;
+      KernelSet& set = sets.emplace_back();
+      set.isa_ = compiled.isa;
+      for (const auto& [family, table] : families)
+        for (int k = 0; k < table->count; ++k) set.kernels_.push_back(&table->entries[k]);
       std::sort(set.kernels_.begin(), set.kernels_.end(),
                 [](const KernelEntry* a, const KernelEntry* b) { return by_name(a, b->name); });
+    }
   }
 };
 

@@ -4,12 +4,15 @@ facts, a hint; and never a crash, a hang, or memory that a small file has no bus
 
 usage: bad_input_test.py TESSERA [--sanitized] [unittest arguments]
 """
+import json
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import bad_models
@@ -314,6 +317,63 @@ class Arguments(BadInput):
                 (3, "E0101", ["nowhere"], ["conformance", self.path("nowhere")])):
             with self.subTest(str(arguments)):
                 self.refused(exit_code, code, says, *arguments)
+
+
+class Streams(BadInput):
+    """What commands read from and write to, when that is full, closed or endless; and a user who has waited enough."""
+
+    def setUp(self):
+        super().setUp()
+        self.model = self.write("m.onnx", dict(bad_models.sound())["linear"])
+
+    def test_full_outputs(self):
+        for arguments in (["ops"], ["ops", "--json"], ["--help"], ["--version"], ["explain", "E0312"],
+                          ["inspect", self.model, "--text"], ["run", self.model, "--input", "x=random", "--json"],
+                          ["compile", self.model, "-o", self.path("m.tess"), "--dump-after", "all"]):
+            with self.subTest(str(arguments)), open("/dev/full", "w") as full:
+                result = subprocess.run([TESSERA, *arguments], stdout=full, stderr=subprocess.PIPE, timeout=SECONDS)
+                self.assertEqual(result.returncode, 5, result.stderr)
+                self.assertTrue(result.stderr.startswith(b"E0102"), result.stderr)
+                result = subprocess.run([TESSERA, "fly"], stdout=full, stderr=full, timeout=SECONDS)
+                self.assertEqual(result.returncode, 2)
+
+    def test_files_without_end_or_kind(self):
+        os.mkfifo(self.path("pipe"))
+        for place in (self.path("pipe"), "/dev/zero", "/dev/null", self.folder, "/proc/self/mem", "", "\udcff"):
+            for arguments in (["run", place], ["inspect", place, "--json"], ["compile", place, "-o", self.path("o.tess")],
+                              ["bench", place], ["verify", place], ["generate", place, "--prompt", "x"],
+                              ["tokenize", place, "x"], ["embed", place, "--text", "x"],
+                              ["quantize", place, "-o", self.path("o.gguf")], ["perplexity", place, self.model],
+                              ["run", self.model, "--input", f"x={place}"], ["run", self.model, "--rules", place],
+                              ["run", self.model, "--options", place], ["conformance", self.folder, "--skips", place]):
+                if not place and arguments[-1] == "" and arguments[-2] in ("--rules", "--options", "--skips"):
+                    continue  # the same as no file
+                with self.subTest(str(arguments)):
+                    self.refused((2, 3, 5), "E0", [], *arguments)
+
+    def test_errors_are_json_too(self):
+        for exit_code, code, arguments in ((2, "E0801", ["run", "--json"]), (2, "E0801", ["fly", "--json"]),
+                                           (3, "E0101", ["inspect", self.path("nowhere"), "--json"]),
+                                           (3, "E0501", ["run", self.model, "--json"]),
+                                           (3, "E0101", ["tokenize", self.path("\udcff"), "x", "--json"])):
+            with self.subTest(str(arguments)):
+                result = self.refused(exit_code, code, [], *arguments)
+                error = json.loads(result.stdout.decode().splitlines()[-1])["error"]
+                self.assertEqual((error["code"], error["exit_code"]), (code, exit_code))
+                self.assertTrue(error["message"] and error["hint"])
+
+    def test_interrupts(self):
+        endless = next(b.data for b in bad_models.bad_control() if b.name == "loop_without_end")
+        loop = self.write("loop.onnx", endless)
+        for arguments in (["run", loop, "--input", "x=random"], ["run", loop, "--input", "x=random", "--reference"],
+                          ["bench", loop], ["verify", loop], ["bench", self.model, "--runs", "1000000"]):
+            with self.subTest(str(arguments)):
+                process = subprocess.Popen([TESSERA, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                time.sleep(0.5)
+                process.send_signal(signal.SIGINT)
+                errors = process.communicate(timeout=SECONDS)[1]
+                # Before the handler stands, the signal's own way is right too.
+                self.assertIn(process.returncode, (6, -signal.SIGINT), errors)
 
 
 if __name__ == "__main__":
