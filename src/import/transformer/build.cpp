@@ -20,7 +20,7 @@ class ModelBuilder {
         o_(options),
         graph_(std::make_shared<ir::Context>()),
         b_(graph_),
-        parts_(b_, config, weights, options) {
+        parts_(b_, config, weights) {
     graph_.name = config.architecture;
   }
 

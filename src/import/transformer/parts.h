@@ -14,8 +14,7 @@ struct Heads {
 
 class Parts {
  public:
-  Parts(ir::Builder& builder, const Config& config, const Weights& weights, const BuildOptions& options)
-      : b_(builder), c_(config), w_(weights), o_(options) {}
+  Parts(ir::Builder& builder, const Config& config, const Weights& weights) : b_(builder), c_(config), w_(weights) {}
 
   // Rows of a table, in f32.
   X rows(const Key& key, Shape shape, X index);
@@ -39,7 +38,6 @@ class Parts {
   ir::Builder& b_;
   const Config& c_;
   const Weights& w_;
-  const BuildOptions& o_;
 };
 
 }  // namespace tessera::transformer
