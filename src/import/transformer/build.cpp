@@ -16,11 +16,7 @@ struct Kept {
 class ModelBuilder {
  public:
   ModelBuilder(const Config& config, const Weights& weights, const BuildOptions& options)
-      : c_(config),
-        o_(options),
-        graph_(std::make_shared<ir::Context>()),
-        b_(graph_),
-        parts_(b_, config, weights) {
+      : c_(config), o_(options), graph_(std::make_shared<ir::Context>()), b_(graph_), parts_(b_, config, weights) {
     graph_.name = config.architecture;
   }
 
