@@ -66,6 +66,22 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
+// A text whose beginning another sequence has read already.
+void expect_shared_beginning(Decoder& decoder) {
+  Ids text(100);
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<int64_t>((i * 41 + 7) % 500);
+  const int first = *decoder.open(text);
+  const auto whole = decoder.feed(first, text, false);
+  ASSERT_TRUE(whole) << whole.error().to_string();
+  const int second = *decoder.open(text);
+  EXPECT_EQ(decoder.length(second), 64);  // a page
+  const auto rest = decoder.feed(second, std::span(text).subspan(64), false);
+  ASSERT_TRUE(rest) << rest.error().to_string();
+  EXPECT_TRUE(same_bits(row_of(*whole, 0), row_of(*rest, 0)));
+  decoder.close(first);
+  decoder.close(second);
+}
+
 struct Case {
   const char* model;
   std::string weights = "keep";
@@ -96,6 +112,7 @@ TEST(Deterministic, SequencesAreTheSameBitsInAnyBatch) {
                                                    .sequences = kSequences,
                                                    .chunk = chunk});
       ASSERT_TRUE(decoder) << decoder.error().to_string();
+      expect_shared_beginning(**decoder);
       if (alone.empty())
         for (size_t i = 0; i < kSequences; ++i) alone.push_back(together(**decoder, i, 1, true)[0]);
       for (size_t batch : {size_t{1}, size_t{8}, kSequences})
