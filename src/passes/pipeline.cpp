@@ -21,6 +21,7 @@ constexpr Pass kPipeline[] = {
     {"scales", fold_channel_scales, 2, "a convolution's weights take the scale of a batch norm behind it"},
     {"rows", lift_rows, 2, "a layer works on rows whatever axes they stand in: reshapes around it go"},
     {"identity2", remove_identities, 2, "the reshapes that came together compose"},
+    {"fold2", fold_constants, 2, "composites want tables in another form than formulas"},
     {"own_rules2", apply_own_rules, 2, "and where they are about composites"},
     {"precision", lower_precision, 2, "layers are computed in the precision that the user asks for"},
     {"cse2", merge_equal, 2, "two layers may have spelled the same formula in two ways"},

@@ -64,13 +64,40 @@ class Regions {
     return constant_at(graph_, v) != nullptr;
   }
 
-  // The value behind all the nodes that follow `from` alone, one after the other.
+  // The value behind all the nodes that only `from` and what is computed from it lead to: one after the other, or paths
+  // that part and meet again, as in x sigmoid(x).
   ValueId grow(TileDraft& draft, ValueId from) {
     for (;;) {
-      const NodeId user = uses_.only_user(from);
-      if (user == kNoNode || taken_[user] || !draft.append(user)) return from;
-      from = graph_.result(user, 0);
+      const std::vector<NodeId> next = until_paths_meet(from);
+      TileDraft trial = draft;
+      const bool fits = std::all_of(next.begin(), next.end(), [&](NodeId n) { return trial.append(n); });
+      if (next.empty() || !fits) return from;
+      for (NodeId n : next) draft.append(n);
+      from = graph_.result(next.back(), 0);
     }
+  }
+
+  // The fewest nodes, operands before users, that read `from` and each other such that only the last one's result is
+  // read by others; none when there are no such, or more than a few.
+  std::vector<NodeId> until_paths_meet(ValueId from) const {
+    constexpr size_t kMost = 16;
+    std::vector<NodeId> found;
+    std::set<NodeId> open;
+    const auto reach = [&](ValueId v) {
+      if (uses_.is_output(v)) return false;
+      for (NodeId user : uses_.of(v)) open.insert(user);
+      return true;
+    };
+    if (!reach(from)) return {};
+    while (!open.empty() && found.size() < kMost) {
+      const NodeId n = *open.begin();
+      open.erase(open.begin());
+      if (n >= nodes_ || taken_[n] || !is_tile_op(graph_, n)) return {};
+      found.push_back(n);
+      if (open.empty()) return found;
+      if (!reach(graph_.result(n, 0))) return {};
+    }
+    return {};
   }
 
   // The norm of v's rows that a region which gives v can end with.

@@ -76,6 +76,13 @@ void add_rope_rules(std::vector<Rule>& all) {
   for (int64_t style : {kHalf, kInterleaved})
     for (const ir::OpDef* root : {&ops::add_op, &ops::sub_op})
       add("rope", ops::rotary_op.meaning, {}, style, rope_shapes, *root);
+  for (const ir::OpDef* root : {&ops::add_op, &ops::sub_op})
+    add(
+        "rope_of_turned_pairs",
+        [](X x, X c, X s) {
+          return x * c + reshape(pairs_of(-every_other(x, 1), every_other(x, 0)), x.shape()) * s;
+        },
+        {}, kInterleaved, rope_shapes, *root);
   add(
       "rope_of_halves",
       [](X x, X c, X s) {

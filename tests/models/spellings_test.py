@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""One formula in many spellings, as PyTorch exports them: the kernels that each becomes, and near-misses that must stay
+what they are.
+
+usage: spellings_test.py TESSERA [unittest arguments]     Skips where torch is not installed.
+"""
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import warnings
+
+try:
+    import torch
+    import torch.nn.functional as F
+except ImportError as missing:
+    print(f"SKIPPED: {missing}")
+    sys.exit(77)
+
+TESSERA = ""
+WIDTH, HEADS, TOKENS = 64, 4, 16
+SIZE = WIDTH // HEADS
+
+
+class Formula(torch.nn.Module):
+    """f(module, inputs...), where the module has a layer, a gain, a shift and tables of angles."""
+
+    def __init__(self, f):
+        super().__init__()
+        self.f = f
+        self.layer, self.merged = torch.nn.Linear(WIDTH, WIDTH), torch.nn.Linear(WIDTH, 3 * WIDTH)
+        self.q, self.k, self.v = (torch.nn.Linear(WIDTH, WIDTH) for _ in range(3))
+        self.gain, self.shift = torch.nn.Parameter(torch.rand(WIDTH)), torch.nn.Parameter(torch.rand(WIDTH))
+        angles = torch.outer(torch.arange(TOKENS).float(), 1 / 10000 ** (torch.arange(0, SIZE, 2).float() / SIZE))
+        self.register_buffer("half_cos", angles.cos())
+        self.register_buffer("half_sin", angles.sin())
+        self.register_buffer("pair_cos", angles.cos().repeat_interleave(2, -1))
+        self.register_buffer("pair_sin", angles.sin().repeat_interleave(2, -1))
+        self.register_buffer("cos", torch.cat([angles, angles], -1).cos())
+        self.register_buffer("sin", torch.cat([angles, angles], -1).sin())
+
+    def forward(self, *inputs):
+        return self.f(self, *inputs)
+
+
+def activation(f):
+    return lambda m, x: f(m.layer(x))
+
+
+ACTIVATIONS = {
+    "linear+gelu": [
+        lambda x: x * 0.5 * (1 + torch.erf(x / math.sqrt(2))),
+        lambda x: 0.5 * x * (1 + torch.erf(x * 0.7071067811865476)),
+        lambda x: (torch.erf(x / 1.4142135) + 1) * x / 2,
+        lambda x: x * (0.5 * torch.erf(x * math.sqrt(0.5)) + 0.5),
+        F.gelu,
+    ],
+    "linear+gelu_tanh": [
+        lambda x: 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * torch.pow(x, 3)))),
+        lambda x: x * 0.5 * (1 + torch.tanh(0.7978845608 * x * (1 + 0.044715 * x * x))),
+        lambda x: x * torch.sigmoid(2 * 0.7978845608 * (x + 0.044715 * x * x * x)),
+    ],
+    "linear+silu": [lambda x: x * torch.sigmoid(x), lambda x: x / (1 + torch.exp(-x)), F.silu],
+    # No composite, but one kernel: paths that part and meet again.
+    "linear+mul+sigmoid+mul": [lambda x: x * torch.sigmoid(1.702 * x)],
+    "linear+softplus+tanh+mul": [lambda x: x * torch.tanh(F.softplus(x))],
+}
+
+
+def layer_norm(variance):
+    def f(m, x):
+        d = x - x.mean(-1, keepdim=True)
+        return d / torch.sqrt(variance(d) + 1e-5) * m.gain + m.shift
+    return f
+
+
+NORMS = {
+    "layer_norm": [
+        layer_norm(lambda d: d.pow(2).mean(-1, keepdim=True)),
+        layer_norm(lambda d: (d * d).mean(-1, keepdim=True)),
+        lambda m, x: F.layer_norm(x, (WIDTH,), m.gain, m.shift),
+        lambda m, x: F.layer_norm(x.reshape(-1, WIDTH), (WIDTH,), m.gain, m.shift).reshape(x.shape),
+        lambda m, x: (x - x.mean(-1, keepdim=True)) * torch.rsqrt(
+            x.var(-1, keepdim=True, unbiased=False) + 1e-5) * m.gain + m.shift,
+    ],
+    "rms_norm": [
+        lambda m, x: m.gain * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)),
+        lambda m, x: x / torch.sqrt((x * x).mean(-1, keepdim=True) + 1e-6) * m.gain,
+        lambda m, x: x * (1 + m.gain) * (x.pow(2).mean(-1, keepdim=True) + 1e-6).pow(-0.5),
+        lambda m, x: x * (1 / torch.sqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)) * m.gain,
+    ],
+}
+NOT_NORMS = {
+    "a gain inside of the square root": lambda m, x: x / torch.sqrt(m.gain * x.pow(2).mean(-1, keepdim=True) + 1e-6),
+    "an unbiased variance": lambda m, x: (x - x.mean(-1, keepdim=True)) / torch.sqrt(
+        x.var(-1, keepdim=True, unbiased=True) + 1e-5) * m.gain + m.shift,
+    "a mean of another value": lambda m, x: x * torch.rsqrt((x + 1).pow(2).mean(-1, keepdim=True) + 1e-6),
+    "a norm of columns": lambda m, x: x * torch.rsqrt(x.pow(2).mean(-2, keepdim=True) + 1e-6),
+    "a largest, not a mean": lambda m, x: x * torch.rsqrt(x.pow(2).amax(-1, keepdim=True) + 1e-6),
+}
+
+
+def turned_pairs(x):
+    return torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2)
+
+
+def of_pairs(m, a, b):
+    return torch.stack([a * m.half_cos - b * m.half_sin, a * m.half_sin + b * m.half_cos], -1)
+
+
+HALF = SIZE // 2
+ROTARY = [
+    lambda m, x: x * m.cos + torch.cat([-x[..., HALF:], x[..., :HALF]], -1) * m.sin,
+    lambda m, x: x * m.cos + torch.cat([-x.chunk(2, -1)[1], x.chunk(2, -1)[0]], -1) * m.sin,
+    lambda m, x: torch.cat([x[..., :HALF] * m.half_cos - x[..., HALF:] * m.half_sin,
+                            x[..., HALF:] * m.half_cos + x[..., :HALF] * m.half_sin], -1),
+    lambda m, x: of_pairs(m, x[..., ::2], x[..., 1::2]).flatten(-2),
+    lambda m, x: x * m.pair_cos + turned_pairs(x) * m.pair_sin,
+    lambda m, x: of_pairs(m, x.reshape(*x.shape[:-1], HALF, 2)[..., 0],
+                          x.reshape(*x.shape[:-1], HALF, 2)[..., 1]).reshape(x.shape),
+    lambda m, x: torch.cat([x[..., :HALF] * m.cos[:, :HALF] + torch.cat(
+        [-x[..., HALF // 2:HALF], x[..., :HALF // 2]], -1) * m.sin[:, :HALF], x[..., HALF:]], -1),
+]
+NOT_ROTARY = {
+    "halves that are not negated": lambda m, x: x * m.cos + torch.cat([x[..., HALF:], x[..., :HALF]], -1) * m.sin,
+    "halves in their places": lambda m, x: x * m.cos + torch.cat([-x[..., :HALF], x[..., HALF:]], -1) * m.sin,
+    "the same table twice": lambda m, x: x * m.cos + torch.cat([-x[..., HALF:], x[..., :HALF]], -1) * (m.sin + x),
+}
+
+
+def heads(x):
+    return x.view(x.shape[0], x.shape[1], HEADS, SIZE).transpose(1, 2)
+
+
+def attention(scores=None, weights=None, parts=None, mask=None):
+    def f(m, x, seen):
+        q, k, v = parts(m, x) if parts else (heads(m.q(x)), heads(m.k(x)), heads(m.v(x)))
+        s = scores(q, k) if scores else q @ k.transpose(-1, -2) / math.sqrt(SIZE)
+        s = mask(s, seen) if mask else s + (1 - seen[:, None, None, :]) * -10000.0
+        y = (weights(s) if weights else s.softmax(-1)) @ v
+        return m.layer(y.transpose(1, 2).reshape(x.shape))
+    return f
+
+
+ATTENTION = {
+    "scale after": attention(),
+    "scale before": attention(scores=lambda q, k: (q * SIZE**-0.5) @ k.transpose(-1, -2)),
+    "scale of both": attention(scores=lambda q, k: (q * SIZE**-0.25) @ (k.transpose(-1, -2) * SIZE**-0.25)),
+    "scale by a product": attention(scores=lambda q, k: (q @ k.permute(0, 1, 3, 2)) * (1 / math.sqrt(SIZE))),
+    "einsum": attention(scores=lambda q, k: torch.einsum("bhid,bhjd->bhij", q, k) / math.sqrt(SIZE)),
+    "where": attention(mask=lambda s, seen: torch.where(seen[:, None, None, :] > 0, s, torch.tensor(-1e9))),
+    "filled": attention(mask=lambda s, seen: s.masked_fill(seen[:, None, None, :] == 0, float("-inf"))),
+    "filled with the least": attention(
+        mask=lambda s, seen: s.masked_fill((seen == 0)[:, None, None, :], torch.finfo(torch.float32).min)),
+    "capped": attention(mask=lambda s, seen: 30 * torch.tanh(s / 30) + (1 - seen[:, None, None, :]) * -1e4),
+    "exponentials": attention(
+        weights=lambda s: torch.exp(s - s.amax(-1, keepdim=True)) / torch.exp(s - s.amax(-1, keepdim=True)).sum(
+            -1, keepdim=True)),
+    "one product split": attention(parts=lambda m, x: [heads(t) for t in m.merged(x).split(WIDTH, -1)]),
+    "one product unbound": attention(
+        parts=lambda m, x: m.merged(x).reshape(*x.shape[:2], 3, HEADS, SIZE).permute(2, 0, 3, 1, 4).unbind(0)),
+    "one product by heads": attention(
+        parts=lambda m, x: m.merged(x).view(*x.shape[:2], HEADS, 3 * SIZE).transpose(1, 2).split(SIZE, -1)),
+}
+NOT_ATTENTION = {
+    "softmax of queries": attention(weights=lambda s: s.softmax(-2)),
+    "weights that are no softmax": attention(weights=torch.sigmoid),
+    "weights that are changed": attention(weights=lambda s: s.softmax(-1) * s),
+    "scores that are rectified": attention(scores=lambda q, k: torch.relu(q @ k.transpose(-1, -2))),
+}
+
+
+def kernels(f, example, opset=13):
+    torch.manual_seed(3)
+    names = ["x", "seen"][:len(example)]
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        file = os.path.join(folder, "model.onnx")
+        torch.onnx.export(Formula(f).eval(), example, file, input_names=names, opset_version=opset,
+                          dynamic_axes={name: {0: "batch"} for name in names})
+        out = subprocess.run([TESSERA, "inspect", file, "--plan", "--json"], check=True, stdout=subprocess.PIPE, text=True,
+                             timeout=120).stdout
+    return [line["op"] for line in json.loads(out.strip().splitlines()[-1])["kernels"]]
+
+
+ROWS = (torch.randn(2, TOKENS, WIDTH),)
+MASKED = ROWS + (torch.ones(2, TOKENS),)
+BY_HEADS = (torch.randn(2, HEADS, TOKENS, SIZE),)
+
+
+class Spellings(unittest.TestCase):
+    def each(self, formulas, wanted, example):
+        for i, f in enumerate(formulas):
+            with self.subTest(wanted=wanted, spelling=i):
+                self.assertEqual(kernels(f, example), [wanted])
+
+    def test_activations(self):
+        for wanted, formulas in ACTIVATIONS.items():
+            self.each([activation(f) for f in formulas], wanted, ROWS)
+
+    def test_norms(self):
+        for wanted, formulas in NORMS.items():
+            self.each(formulas, wanted, ROWS)
+
+    def test_rotary(self):
+        self.each(ROTARY, "rotary", BY_HEADS)
+
+    def test_attention(self):
+        for name, f in ATTENTION.items():
+            with self.subTest(name):
+                ops = kernels(f, MASKED)
+                self.assertEqual(ops.count("attention"), 1, ops)
+                self.assertEqual(ops.count("linear"), 2, ops)
+                self.assertFalse({"softmax", "dot", "exp", "reduce_max", "copy"} & set(ops), ops)
+
+    def test_near_misses(self):
+        for formulas, composite, example in ((NOT_NORMS, ("layer_norm", "rms_norm"), ROWS),
+                                             (NOT_ROTARY, ("rotary",), BY_HEADS),
+                                             (NOT_ATTENTION, ("attention",), MASKED)):
+            for name, f in formulas.items():
+                with self.subTest(name):
+                    ops = kernels(f, example)
+                    self.assertFalse(set(composite) & set(ops), ops)
+
+
+if __name__ == "__main__":
+    TESSERA = sys.argv.pop(1)
+    unittest.main(argv=sys.argv[:1] + sys.argv[1:])
