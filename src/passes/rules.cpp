@@ -79,9 +79,7 @@ void add_rope_rules(std::vector<Rule>& all) {
   for (const ir::OpDef* root : {&ops::add_op, &ops::sub_op})
     add(
         "rope_of_turned_pairs",
-        [](X x, X c, X s) {
-          return x * c + reshape(pairs_of(-every_other(x, 1), every_other(x, 0)), x.shape()) * s;
-        },
+        [](X x, X c, X s) { return x * c + reshape(pairs_of(-every_other(x, 1), every_other(x, 0)), x.shape()) * s; },
         {}, kInterleaved, rope_shapes, *root);
   add(
       "rope_of_halves",
