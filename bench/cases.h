@@ -39,7 +39,8 @@ struct Case {
   int sets = 1;          // of constants, used in turn so that no cache holds them
   Dims result = {};      // of result 0
   DType result_type = DType::f32;
-  int64_t m = 0, n = 0, k = 0;  // of a matrix product, for the peers
+  std::vector<Dims> more_results = {};  // f32; not compared
+  int64_t m = 0, n = 0, k = 0;          // of a matrix product, for the peers
   // The same kernel on shapes that the reference can do, where it cannot do these: a shape each operand, and the
   // result's.
   std::vector<Dims> checked = {};

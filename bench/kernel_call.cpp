@@ -91,9 +91,15 @@ Result<KernelCall> KernelCall::make(const Case& c, const kernels::KernelSet& set
   }
   TESSERA_ASSIGN(Tensor result, Tensor::make(c.result_type, c.result));
   call.out_.push_back(view_of(result.dtype(), result.shape(), result.mutable_data()));
-  const std::optional<DType> result_type = result.dtype();
+  std::vector<std::optional<DType>> result_types = {result.dtype()};
   call.results_.push_back(std::move(result));
-  const plan::KernelRule* rule = plan::select_kernel(c.op, types, {&result_type, 1}, constants);
+  for (const Dims& shape : c.more_results) {
+    TESSERA_ASSIGN(Tensor more, Tensor::make(DType::f32, shape));
+    call.out_.push_back(view_of(DType::f32, shape, more.mutable_data()));
+    result_types.push_back(DType::f32);
+    call.results_.push_back(std::move(more));
+  }
+  const plan::KernelRule* rule = plan::select_kernel(c.op, types, result_types, constants);
   if (rule == nullptr) return fail(Code::unsupported_op, "{}: no kernel takes these types", c.op);
   call.name_ = rule->kernel;
   call.kernel_ = set.find(rule->kernel);
@@ -131,8 +137,9 @@ Result<KernelCall> KernelCall::make(const Case& c, const kernels::KernelSet& set
   for (size_t i = 0; i < call.in_.size(); ++i)
     if (!call.packed_[i].empty()) call.in_[i].data = call.packed_[i][0].data();
   if (call.kernel_->scratch != nullptr) {
-    kernels::Args args = {call.in_.data(),    static_cast<int>(call.in_.size()),    call.out_.data(), 1,
-                          call.attrs_.data(), static_cast<int>(call.attrs_.size()), &call.parallel_,  nullptr};
+    kernels::Args args = {
+        call.in_.data(),    static_cast<int>(call.in_.size()),    call.out_.data(), static_cast<int>(call.out_.size()),
+        call.attrs_.data(), static_cast<int>(call.attrs_.size()), &call.parallel_,  nullptr};
     TESSERA_ASSIGN(call.scratch_, AlignedBuffer::make(call.kernel_->scratch(args), Pages::huge));
   }
   return call;
@@ -144,7 +151,7 @@ void KernelCall::run(int64_t i) const {
     if (!packed_[k].empty())
       in[k].data = const_cast<std::byte*>(packed_[k][static_cast<size_t>(i) % packed_[k].size()].data());
   const kernels::Args args = {
-      in.data(),     static_cast<int>(in.size()),     out_.data(), 1,
+      in.data(),     static_cast<int>(in.size()),     out_.data(), static_cast<int>(out_.size()),
       attrs_.data(), static_cast<int>(attrs_.size()), &parallel_,  const_cast<std::byte*>(scratch_.data())};
   TESSERA_CHECK(kernel_->fn(args) == kernels::kDone);
 }

@@ -225,11 +225,17 @@ TESSERA_INLINE Vec load_halves(const uint8_t* p) {
   return v;
 #endif
 }
+// Signed bytes as floats. GCC 12 takes the lanes of a conversion from vectors of bytes apart, one by one.
 TESSERA_INLINE Vec load_bytes(const uint8_t* p) {
-  typedef int8_t Bytes __attribute__((vector_size(kLanes)));
-  Bytes bytes;
-  memcpy(&bytes, p, sizeof bytes);
-  return __builtin_convertvector(__builtin_convertvector(bytes, VecI), Vec);
+#if defined(__AVX512F__)
+  const VecI wide = reinterpret_cast<VecI>(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+#elif defined(__AVX2__)
+  const VecI wide = reinterpret_cast<VecI>(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+#else
+  VecI wide;
+  for (int i = 0; i < kLanes; ++i) wide[i] = static_cast<int8_t>(p[i]);
+#endif
+  return __builtin_convertvector(wide, Vec);
 }
 
 // ---- What tiles read.
