@@ -14,7 +14,16 @@ void mix(size_t& seed, size_t value) { seed ^= value + 0x9e3779b97f4a7c15 + (see
 // Operators are known by name here: their folder stands to the right of this one.
 bool is(const Node& node, std::string_view name) { return node.op->name == name; }
 
+// Sums in sums that are looked through for their addends.
+constexpr int kNestedSums = 8;
+
 bool integral(double v) { return v == std::floor(v) && std::fabs(v) <= 8; }
+
+// f(-x) is -f(x).
+bool odd(const OpDef& op) {
+  return op.name == "erf" || op.name == "tanh" || op.name == "sin" || op.name == "sinh" || op.name == "asin" ||
+         op.name == "asinh" || op.name == "atan" || op.name == "atanh";
+}
 
 // (x^a)^b is x^(a b) wherever the left side is defined, unless x^a has lost x's sign.
 bool powers_merge(double inner) { return !(integral(inner) && std::fmod(inner, 2) == 0); }
@@ -209,25 +218,15 @@ TermId Terms::sum(std::vector<TermId> addends) {
   if (outside != 1)
     for (auto& part : parts) part.second = part.second * outside > 0 ? 1 : -1;
 
-  // A polynomial without a constant term: x + c x^3 is x (1 + c x^2).
-  std::vector<Factor> common;
-  auto power_of = [&](TermId base) -> Factor {
-    auto [number, all] = factors(base);
-    return number == 1 && all.size() == 1 ? all[0] : Factor{base, 1};
-  };
-  const TermId variable = power_of(parts[0].first).first;
-  double lowest = HUGE_VAL;
-  for (const auto& part : parts) {
-    const auto [base, exponent] = power_of(part.first);
-    lowest = base == variable && integral(exponent) && exponent > 0 ? std::min(lowest, exponent) : 0;
-    if (lowest == 0) break;
-  }
-  if (parts.size() > 1 && lowest > 0) {
-    common.emplace_back(variable, lowest);
-    for (auto& part : parts) {
-      const double exponent = power_of(part.first).second - lowest;
-      part.first = exponent == 0 ? literal(1) : product(1, {{variable, exponent}});
-    }
+  std::vector<Factor> common = take_common(parts);
+  // x (a + b x^2) is a x (1 + b/a x^2).
+  double constant_part = 1;
+  if (!common.empty() && !same_size)
+    for (const auto& [base, number] : parts)
+      if (terms_[base].kind == Term::Kind::literal) constant_part = number;
+  if (constant_part != 1) {
+    for (auto& part : parts) part.second /= constant_part;
+    outside *= constant_part;
   }
 
   Term term;
@@ -243,6 +242,39 @@ TermId Terms::sum(std::vector<TermId> addends) {
   if (terms_[total].kind == Term::Kind::sum) all = {{total, 1}};
   all.insert(all.end(), common.begin(), common.end());
   return product(number * outside, std::move(all));
+}
+
+std::vector<Terms::Factor> Terms::take_common(std::vector<std::pair<TermId, double>>& parts) {
+  if (parts.size() < 2) return {};
+  // A literal divides no other part.
+  std::vector<std::vector<Factor>> all;
+  for (const auto& part : parts) {
+    if (terms_[part.first].kind == Term::Kind::literal) return {};
+    all.push_back(factors(part.first).second);
+  }
+  std::vector<Factor> common;
+  for (const Factor& candidate : all[0]) {
+    double lowest = candidate.second;
+    for (const std::vector<Factor>& others : all) {
+      const auto same = std::find_if(others.begin(), others.end(),
+                                     [&](const Factor& f) { return f.first == candidate.first && f.second > 0; });
+      lowest = same == others.end() || !integral(same->second) ? 0 : std::min(lowest, same->second);
+      if (lowest <= 0) break;
+    }
+    if (lowest > 0 && integral(lowest)) common.emplace_back(candidate.first, lowest);
+  }
+  if (common.empty()) return {};
+  for (size_t i = 0; i < parts.size(); ++i) {
+    for (const Factor& taken : common)
+      for (Factor& f : all[i])
+        if (f.first == taken.first && f.second > 0) {
+          f.second -= taken.second;
+          break;
+        }
+    std::erase_if(all[i], [](const Factor& f) { return f.second == 0; });
+    parts[i].first = product(1, std::move(all[i]));
+  }
+  return common;
 }
 
 TermId Terms::view(TermId base, View view) {
@@ -261,8 +293,15 @@ TermId Terms::view(TermId base, View view) {
   return apply(core::view, graph_.context().attrs(Attrs{{std::move(normal)}}), {base});
 }
 
-void Terms::add_addends(ValueId v, double sign, std::vector<TermId>& to) {
+void Terms::add_addends(ValueId v, double sign, std::vector<TermId>& to, int depth) {
   const TermId t = of_value_[v];
+  const NodeId def = graph_.value(v).def;
+  // As it stands there: common factors are those of the whole sum.
+  if (depth > 0 && def != kNoNode && dissolves(v) && (is(graph_.node(def), "add") || is(graph_.node(def), "sub"))) {
+    add_addends(graph_.operands(def)[0], sign, to, depth - 1);
+    add_addends(graph_.operands(def)[1], is(graph_.node(def), "sub") ? -sign : sign, to, depth - 1);
+    return;
+  }
   std::vector<TermId> parts = {t};
   if (terms_[t].kind == Term::Kind::sum && dissolves(v)) parts = terms_[t].args;
   for (TermId part : parts) {
@@ -346,8 +385,8 @@ TermId Terms::of_real(NodeId n) {
   std::vector<Factor> all;
   std::vector<TermId> addends;
   if (is(node, "add") || is(node, "sub")) {
-    add_addends(operands[0], 1, addends);
-    add_addends(operands[1], is(node, "sub") ? -1 : 1, addends);
+    add_addends(operands[0], 1, addends, kNestedSums);
+    add_addends(operands[1], is(node, "sub") ? -1 : 1, addends, kNestedSums);
     return sum(std::move(addends));
   }
   if (is(node, "mul") || is(node, "div")) {
@@ -388,6 +427,11 @@ TermId Terms::of_node(NodeId n) {
   if (is_float(graph_.type(y)->dtype)) {
     if (is(node, "dot")) return dot(n);
     if (const TermId real = of_real(n); real != kNoTerm) return real;
+    if (odd(*node.op))
+      if (auto [number, all] = factors(of_value_[graph_.operands(n)[0]]); number < 0 && !all.empty()) {
+        const TermId positive = product(-number, std::move(all));
+        return product(-1, {{apply(*node.op, node.attrs, {positive}), 1}});
+      }
   }
   if (node.op->name.starts_with("reduce_")) return reduction(n);
   std::vector<TermId> args;

@@ -1,7 +1,7 @@
 // Canonical terms beside a graph: what a value is, whichever way it was spelled.
 //
 // Sums and products are multisets: a - b is a + (-1) b, a / c is (1/c) a, a / sqrt(b) is a b^-0.5, constants are
-// merged, x x is x^2, and a sum over n elements divided by n is a mean. An inner sum or product dissolves into the one
+// merged, x x is x^2, x + x y is x (1 + y), erf(-x) is -erf(x), and a sum over n elements divided by n is a mean. An inner sum or product dissolves into the one
 // around it when nothing else uses it. Views compose; casts between floats are looked through: the terms are equal in
 // real arithmetic, not in rounding. The graph is never changed.
 #pragma once
@@ -76,9 +76,11 @@ class Terms {
   TermId of_cast(NodeId n);
   TermId reduction(NodeId n);
   TermId dot(NodeId n);
+  // Takes out of the parts of a sum (base, number) what all of them are multiplied by.
+  std::vector<Factor> take_common(std::vector<std::pair<TermId, double>>& parts);
   // Whether the value may lose itself in the sum or product that uses it.
   bool dissolves(ValueId v) const { return uses_[v] == 1; }
-  void add_addends(ValueId v, double sign, std::vector<TermId>& to);
+  void add_addends(ValueId v, double sign, std::vector<TermId>& to, int depth);
   // Multiplies v^exponent into number and factors.
   void add_factors(ValueId v, double exponent, double& number, std::vector<Factor>& to);
 

@@ -1,5 +1,4 @@
-// Raises softmax over masked scores to attention. What lies between the two products is pointwise on (score, b, h, i,
-// j) and is taken apart from the outside in: fills, sums, factors, caps; each mask then goes where it costs least.
+// Raises softmax over masked scores to attention: each mask goes where it costs least.
 #include <cmath>
 #include <limits>
 #include <unordered_set>
@@ -7,9 +6,9 @@
 #include "base/result.h"
 #include "ir/core_ops.h"
 #include "ops/math.h"
+#include "passes/attention_scores.h"
 #include "passes/band.h"
 #include "passes/pipeline.h"
-#include "tensor/scalar.h"
 
 namespace tessera::passes {
 namespace {
@@ -20,162 +19,22 @@ using ir::ValueId;
 using ir::X;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// An added number of this size leaves nothing of a score: it hides as -inf does.
-constexpr double kHides = -1e30;
 constexpr int kDepth = 24;
-
-// Scores as a formula of q k^T.
-struct Scores {
-  ValueId q = ir::kNoValue, k = ir::kNoValue;
-  double scale = 1, softcap = 0;
-  std::vector<std::pair<ValueId, double>> added;  // mask, factor
-  std::vector<std::pair<ValueId, bool>> visible;  // condition, and whether it has to hold
-  std::optional<double> fill;                     // of what is not visible
-};
-
-class Reader {
- public:
-  explicit Reader(const Graph& graph, Shape shape) : graph_(graph), shape_(std::move(shape)) {}
-
-  // Adds factor * v to the scores; false when it is no such formula.
-  bool read(ValueId v, double factor, Scores& to, int depth = kDepth) {
-    v = uncast(graph_, v);
-    const NodeId def = graph_.value(v).def;
-    if (depth == 0 || def == ir::kNoNode) return false;
-    const ir::Node& node = graph_.node(def);
-    const auto operand = [&](size_t i) { return graph_.operands(def)[i]; };
-    const auto number = [&](size_t i) { return number_of(graph_, operand(i)); };
-    if (node.op == &ops::dot_op) {
-      to.q = operand(0);
-      to.k = operand(1);
-      to.scale = factor;
-      return true;
-    }
-    if (node.op == &ops::neg_op) return read(operand(0), -factor, to, depth - 1);
-    if (node.op == &ops::select_op) {
-      for (size_t i : {1, 2})
-        if (const auto fill = number(3 - i); fill && holds_scores(operand(i), depth - 1))
-          return hide(operand(0), i == 1, *fill * factor, to) && read(operand(i), factor, to, depth - 1);
-      return false;
-    }
-    if (node.op == &ops::div_op) {
-      const auto by = number(1);
-      return by && *by != 0 && read(operand(0), factor / *by, to, depth - 1);
-    }
-    if (node.op == &ops::mul_op) {
-      for (size_t i : {0, 1}) {
-        const auto times = number(i);
-        if (!times) continue;
-        const ValueId other = uncast(graph_, operand(1 - i));
-        if (defined_by(graph_, other, ops::tanh_op) == nullptr) return read(other, factor * *times, to, depth - 1);
-        Scores inner;
-        if (to.softcap != 0 || !read(operand_of(graph_, other, 0), 1, inner, depth - 1) || inner.softcap != 0 ||
-            !inner.added.empty() || !inner.visible.empty())
-          return false;
-        to.softcap = factor * *times;
-        to.q = inner.q;
-        to.k = inner.k;
-        to.scale = inner.scale * to.softcap;
-        return to.softcap > 0;
-      }
-      return false;
-    }
-    if (node.op != &ops::add_op && node.op != &ops::sub_op) return false;
-    const double second = node.op == &ops::sub_op ? -factor : factor;
-    for (size_t i : {0, 1}) {
-      if (!holds_scores(operand(i), depth - 1)) continue;
-      const double own = i == 0 ? factor : second, others = i == 0 ? second : factor;
-      if (const ValueId inside = switched(operand(i), operand(1 - i), others, to); inside != ir::kNoValue)
-        return read(inside, own, to, depth - 1);
-      to.added.emplace_back(operand(1 - i), others);
-      return read(operand(i), own, to, depth - 1);
-    }
-    return false;
-  }
-
- private:
-  // Whether a product of the scores' shape lies below.
-  bool holds_scores(ValueId v, int depth) const {
-    v = uncast(graph_, v);
-    const NodeId def = graph_.value(v).def;
-    if (depth <= 0 || def == ir::kNoNode) return false;
-    const ir::Node& node = graph_.node(def);
-    if (node.op == &ops::dot_op) return graph_.type(v)->shape.size() == shape_.size();
-    for (const ir::OpDef* op :
-         {&ops::add_op, &ops::sub_op, &ops::mul_op, &ops::div_op, &ops::neg_op, &ops::tanh_op, &ops::select_op})
-      if (node.op == op) {
-        for (ValueId operand : graph_.operands(def))
-          if (holds_scores(operand, depth - 1)) return true;
-        return false;
-      }
-    return false;
-  }
-
-  bool hide(ValueId condition, bool holds, double fill, Scores& to) const {
-    if (to.fill && *to.fill != fill) return false;
-    if (std::isnan(fill)) return false;
-    to.fill = fill;
-    to.visible.emplace_back(condition, holds);
-    return true;
-  }
-
-  // s b + c (1 - b), where b is 0 or 1, hides: the value s, or none.
-  ValueId switched(ValueId v, ValueId other, double factor, Scores& to) const {
-    v = uncast(graph_, v);
-    other = uncast(graph_, other);
-    const Tensor* computed = constant_of(graph_, other);
-    if (defined_by(graph_, v, ops::mul_op) == nullptr ||
-        (computed == nullptr && defined_by(graph_, other, ops::mul_op) == nullptr))
-      return ir::kNoValue;
-    for (size_t i : {0, 1}) {
-      const ValueId b = operand_of(graph_, v, i);
-      if (computed != nullptr) {
-        const auto plane = half_plane(graph_, b);
-        const auto fill = plane ? other_side(*plane, *computed) : std::nullopt;
-        if (fill && hide(b, true, *fill * factor, to)) return operand_of(graph_, v, 1 - i);
-        continue;
-      }
-      for (size_t j : {0, 1}) {
-        const auto fill = number_of(graph_, operand_of(graph_, other, j));
-        const ValueId rest = uncast(graph_, operand_of(graph_, other, 1 - j));
-        if (!fill || defined_by(graph_, rest, ops::sub_op) == nullptr ||
-            number_of(graph_, operand_of(graph_, rest, 0)) != 1 || operand_of(graph_, rest, 1) != b)
-          continue;
-        const auto plane = half_plane(graph_, b);
-        if (!plane || !hide(b, true, *fill * factor, to)) continue;
-        return operand_of(graph_, v, 1 - i);
-      }
-    }
-    return ir::kNoValue;
-  }
-
-  // The number that a matrix has where the plane does not hold, when it is 0 where it does.
-  static std::optional<double> other_side(const Affine& plane, const Tensor& matrix) {
-    const size_t rank = matrix.shape().size(), n = plane.factors.size();
-    if (rank < 2 || n < 2 || !plane.constant.is_const()) return std::nullopt;
-    const int64_t rows = matrix.shape()[rank - 2], columns = matrix.shape()[rank - 1];
-    if (matrix.count() != rows * columns) return std::nullopt;
-    std::optional<double> fill;
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < columns; ++j) {
-        const double x = decode(matrix.dtype(), matrix.data(), i * columns + j);
-        const bool holds = plane.factors[n - 2] * i + plane.factors[n - 1] * j + plane.constant.value() >= 0;
-        if (holds ? x != 0 : fill && *fill != x) return std::nullopt;
-        if (!holds) fill = x;
-      }
-    return fill;
-  }
-
-  const Graph& graph_;
-  Shape shape_;
-};
 
 // The call that is being put together.
 struct Call {
   X q, k, v, mask, bias;
   double scale, softcap, fill = -kInfinity;
   Shape causal, window;
+  Shape lead;  // batch, heads, queries
 };
+
+Shape leading(const Shape& shape, size_t count) {
+  return {shape.begin(), shape.begin() + static_cast<ptrdiff_t>(count)};
+}
+bool all_one(const Shape& shape) {
+  return std::all_of(shape.begin(), shape.end(), [](Dim d) { return d.is(1); });
+}
 
 class Attentions {
  public:
@@ -208,39 +67,47 @@ class Attentions {
  private:
   bool recognise(ValueId root) {
     const Shape old = graph_.type(root)->shape;
-    const int rank = static_cast<int>(old.size());
-    if ((rank != 3 && rank != 4) || !is_float(graph_.type(root)->dtype)) return false;
-    const ValueId weights = weights_of(operand_of(graph_, root, 0));
-    if (weights == ir::kNoValue || users_[weights].size() != 1 || outputs_.contains(weights)) return false;
-    const ValueId scores = scores_of(weights, operand_of(graph_, root, 0));
+    const size_t rank = old.size();
+    if (rank < 2 || !is_float(graph_.type(root)->dtype)) return false;
+    bool nan_is_zero = false;
+    const ValueId used = operand_of(graph_, root, 0), weights = weights_of(used, nan_is_zero);
+    if (weights == ir::kNoValue) return false;
+    const ValueId scores = scores_of(weights, used);
     if (scores == ir::kNoValue) return false;
-    Scores s;
-    if (!Reader(graph_, graph_.type(scores)->shape).read(scores, 1, s)) return false;
-    if (static_cast<int>(graph_.type(s.q)->shape.size()) != rank) return false;
+    const std::optional<Scores> s = read_scores(graph_, scores);
+    if (!s || (nan_is_zero && s->fill && *s->fill != -kInfinity)) return false;
 
+    const size_t guards = graph_.guards.size();
     Call call{};
     call.mask = call.bias = X{&b_, ir::kNoValue};
-    call.scale = s.scale;
-    call.softcap = s.softcap;
-    if (s.fill) call.fill = *s.fill;
-    call.q = unscaled(s.q, call.scale);
-    call.k = unscaled(s.k, call.scale);
-    call.v = swap_axes(b_.wrap(operand_of(graph_, root, 1)), -1, -2);
-    if (!masks(s, rank, call)) return false;
-    if (!call.q || !call.k || !call.v) return false;
-    const bool joined = rank == 3 ? four_axes(call, root) : turned(root, 2);
-    if (rank == 4) ungroup(call);
+    call.scale = s->scale;
+    call.softcap = s->softcap;
+    if (s->fill) call.fill = *s->fill;
+    const X q = unscaled(s->q, call.scale), k = unscaled(s->k, call.scale),
+            v = swap_axes(b_.wrap(operand_of(graph_, root, 1)), -1, -2);
+    if (!q || !k || !v) return false;
+    const Shape of_scores = leading(s->level, s->level.size() - 1);
+    Shape of_values = leading(graph_.type(uncast(graph_, used))->shape, rank - 1);
+    if (!(of_values.back() == of_scores.back())) of_values = of_scores;  // rows taken apart
+    if (!choose_lead(*s, {q, k, v}, call)) return false;
+    call.q = queries(q, of_scores, call);
+    call.k = keys(k, of_scores, call);
+    call.v = keys(v, of_values, call);
+    if (!call.q || !call.k || !call.v || !scaled_by(*s, call)) return false;
+    const bool alone = call.lead[1].is(1);
+    ungroup(call);
+    if (!masks(*s, call)) return false;
+    const bool joined = !alone && rank > 2 && turned(root, static_cast<int>(rank) - 2);
     if (!b_.ok()) return false;
     // Halves are only halves to what they came from.
     const DType type = graph_.type(root)->dtype;
     for (X* x : {&call.q, &call.k, &call.v}) *x = cast(*x, type);
-    const size_t guards = graph_.guards.size();
     X y = b_.add1(ops::attention_op, {call.q, call.k, call.v, call.mask, call.bias},
                   {call.scale, call.causal, call.softcap, call.window, call.fill, int64_t{joined}});
-    if (!b_.ok() || graph_.guards.size() != guards) return false;
+    if (!b_.ok()) return false;
     if (joined) y = transpose(y, {0, 2, 1, 3});
     y = shaped(y, old);
-    return y && b_.ok() && rewrite_.replace(root, y.id, "attention");
+    return y && b_.ok() && graph_.guards.size() == guards && rewrite_.replace(root, y.id, "attention");
   }
 
   // An attention whose result is only used with rows outside of heads writes it so.
@@ -266,29 +133,166 @@ class Attentions {
     return true;
   }
 
-  // The softmax behind a product's operand.
-  ValueId weights_of(ValueId v) const {
+  // The softmax behind a product's operand, which nothing else reads. Where it is not a number, as for a row of -inf,
+  // it may be taken as 0: attention's rows that see no key are.
+  ValueId weights_of(ValueId v, bool& nan_is_zero) const {
     v = uncast(graph_, v);
     if (defined_by(graph_, v, ir::core::view) != nullptr) v = uncast(graph_, operand_of(graph_, v, 0));
+    size_t readers = 1;
+    if (defined_by(graph_, v, ops::select_op) != nullptr && number_of(graph_, operand_of(graph_, v, 1)) == 0) {
+      const ValueId condition = operand_of(graph_, v, 0), other = operand_of(graph_, v, 2);
+      if (defined_by(graph_, condition, ops::is_nan_op) == nullptr || operand_of(graph_, condition, 0) != other)
+        return ir::kNoValue;
+      v = other;
+      readers = 2;
+      nan_is_zero = true;
+    }
     const ir::Node* node = defined_by(graph_, v, ops::softmax_op);
-    if (node == nullptr) return ir::kNoValue;
+    if (node == nullptr || users_[v].size() != readers || outputs_.contains(v)) return ir::kNoValue;
     const int64_t axis = std::get<int64_t>(node->attrs->values[0]);
     return axis == -1 || axis + 1 == static_cast<int64_t>(graph_.type(v)->shape.size()) ? v : ir::kNoValue;
   }
 
-  // What the softmax is over, in the shape of `used`: a softmax of flattened rows is one of rows.
+  // What the softmax is over: a softmax of flattened rows is one of rows.
   ValueId scores_of(ValueId weights, ValueId used) const {
     const ValueId scores = operand_of(graph_, weights, 0);
     used = uncast(graph_, used);
-    if (used == weights) return scores;
-    const ir::Node *back = defined_by(graph_, used, ir::core::view), *flat = defined_by(graph_, scores, ir::core::view);
-    if (back == nullptr || flat == nullptr || operand_of(graph_, used, 0) != weights) return ir::kNoValue;
+    const ir::Node* back = defined_by(graph_, used, ir::core::view);
+    if (back == nullptr) return scores;
+    const auto& view = std::get<ir::View>(back->attrs->values[0]);
+    const Shape &rows = graph_.type(weights)->shape, &shape = graph_.type(used)->shape;
+    const bool reshaped = keeps_last_axis(view, rows);
+    const bool same_rows = rows.size() >= 2 && shape.size() >= 2 && rows[rows.size() - 2] == shape[shape.size() - 2];
+    const ir::Node* flat = defined_by(graph_, scores, ir::core::view);
+    if (flat == nullptr || (reshaped && same_rows)) return reshaped ? scores : ir::kNoValue;
     const ValueId base = operand_of(graph_, scores, 0);
-    const Shape& shape = graph_.type(base)->shape;
-    const auto whole =
-        ir::compose(std::get<ir::View>(flat->attrs->values[0]), std::get<ir::View>(back->attrs->values[0]));
-    if (!whole || !ir::normalised(*whole).is_identity(shape)) return ir::kNoValue;
-    return shape.back() == graph_.type(weights)->shape.back() ? base : ir::kNoValue;
+    const auto whole = ir::compose(std::get<ir::View>(flat->attrs->values[0]), view);
+    const bool apart = whole && keeps_last_axis(*whole, graph_.type(base)->shape) && rows.back() == shape.back();
+    return apart ? base : reshaped ? scores : ir::kNoValue;
+  }
+
+  // Batch, heads and queries, whichever axes the product has.
+  bool choose_lead(const Scores& s, std::initializer_list<X> operands, Call& call) const {
+    const Shape& level = s.level;
+    const size_t axes = level.size() - 2;
+    const Dim rows = level[axes];
+    if (axes == 0) call.lead = {1, 1, rows};
+    if (axes == 2) call.lead = {level[0], level[1], rows};
+    if (axes == 1) {
+      // Heads within the batch: someone knows how many there are.
+      std::optional<std::pair<Dim, Dim>> parts;
+      for (const Shape& other : s.levels)
+        if (other.size() == 4 && !parts) parts = {other[0], other[1]};
+      for (X x : operands) {
+        const ir::Node* node = defined_by(graph_, x.id, ir::core::view);
+        if (parts || node == nullptr) break;
+        const auto& atoms = std::get<ir::View>(node->attrs->values[0]).axes[0];
+        if (atoms.size() == 2 && !atoms[0].tied && !atoms[1].tied) parts = {atoms[0].size, atoms[1].size};
+      }
+      call.lead = parts ? Shape{parts->first, parts->second, rows} : Shape{level[0], 1, rows};
+    }
+    if (axes == 3) {
+      // Query heads that share keys belong together, else what else there is to the batch.
+      const bool grouped = std::all_of(operands.begin() + 1, operands.end(), [&](X x) {
+        if (x.rank() == 4 && level.size() == 5) return true;  // rows taken apart
+        if (x.rank() != 5) return false;
+        const ir::Node* node = defined_by(graph_, x.id, ir::core::view);
+        const bool repeated = node != nullptr && std::get<ir::View>(node->attrs->values[0]).axes[2].size() == 1 &&
+                              std::get<ir::View>(node->attrs->values[0]).axes[2][0].axis < 0;
+        return repeated || x.dim(2).is(1);
+      });
+      call.lead = grouped ? Shape{level[0], level[1] * level[2], rows} : Shape{level[0] * level[1], level[2], rows};
+    }
+    return axes <= 3;
+  }
+
+  // x [of the axes of `level`, N] over batch, heads, and its own rows, of which there are `rows`.
+  X over_heads(X x, const Shape& level, Dim rows, const Call& call) {
+    const size_t axes = level.size();
+    if (!x || x.rank() < 2) return {&b_, ir::kNoValue};
+    const Dim last = x.dim(-1);
+    Shape own = x.shape();
+    own.pop_back();
+    if (own.size() > axes) return {&b_, ir::kNoValue};
+    if (own.size() < axes) own.insert(own.begin(), axes - own.size(), 1);
+    own.push_back(last);
+    x = reshape(x, own);
+    Shape full = leading(level, axes - 1);
+    full.push_back(own[axes - 1]);
+    full.push_back(last);
+    x = broadcast(x, full);
+    return reshape(x, {call.lead[0], call.lead[1], rows, last});
+  }
+
+  // Where the rows of a product were taken apart, its operands have an axis less.
+  X queries(X x, const Shape& level, const Call& call) {
+    if (x && x.rank() == static_cast<int>(level.size())) {
+      Shape apart = level;
+      apart.push_back(x.dim(-1));
+      x = reshape(x, apart);
+    }
+    if (x && level.size() == 3 && x.rank() == 4) return over_batch(x, call, true);
+    return over_heads(x, level, level.back(), call);
+  }
+  X keys(X x, const Shape& level, const Call& call) {
+    if (x && x.rank() == static_cast<int>(level.size())) x = unsqueeze(x, {x.rank() - 2});
+    if (!x) return x;
+    if (level.size() == 3 && x.rank() == 4) return over_batch(x, call, false);
+    return over_heads(x, level, x.dim(-2), call);
+  }
+  // Four axes as they should be, but for those of size 1 that stand for all.
+  X over_batch(X x, const Call& call, bool heads) {
+    Shape shape = x.shape();
+    if (shape[0].is(1)) shape[0] = call.lead[0];
+    if (heads && shape[1].is(1)) shape[1] = call.lead[1];
+    return shape == x.shape() ? x : broadcast(x, shape);
+  }
+
+  // A mask or factor that broadcasts to `level`, so that it broadcasts to [B, H, T, S].
+  X over_scores(X x, const Shape& level, const Call& call) {
+    const size_t axes = level.size();
+    if (!x || x.rank() < 2 || (axes == 4 && level[0] == call.lead[0] && level[1] == call.lead[1])) return x;
+    if (static_cast<size_t>(x.rank()) > axes) return {&b_, ir::kNoValue};
+    Shape own = x.shape();
+    own.insert(own.begin(), axes - own.size(), 1);
+    const Dim rows = own[axes - 2], columns = own[axes - 1];
+    Shape target = {call.lead[0], call.lead[1], call.lead[2], columns};
+    if (rows.is(1) && level[axes - 2] == call.lead[2]) target[2] = 1;
+    if (all_one(leading(own, axes - 1))) return reshape(x, {1, 1, 1, columns});
+    if (all_one(leading(own, axes - 2)) && level[axes - 2] == call.lead[2]) return reshape(x, {1, 1, rows, columns});
+    Shape full = level;
+    full.back() = columns;
+    if (target[2].is(1)) full[axes - 2] = 1;
+    x = reshape(broadcast(reshape(x, own), full), target);
+    if (!x) return x;
+    for (int a = 0; a < 3; ++a) {
+      const ir::Node* node = defined_by(graph_, x.id, ir::core::view);
+      if (node == nullptr || x.dim(a).is(1)) continue;
+      const auto& atoms = std::get<ir::View>(node->attrs->values[0]).axes[static_cast<size_t>(a)];
+      if (std::all_of(atoms.begin(), atoms.end(), [](const ir::ViewAtom& atom) { return atom.axis < 0; }))
+        x = slice(x, a, 0, 1);
+    }
+    return x;
+  }
+
+  // What multiplies rows of the scores multiplies queries, and what multiplies columns keys.
+  bool scaled_by(const Scores& s, Call& call) {
+    for (const auto& [by, inverse] : s.times) {
+      X x = over_scores(b_.wrap(by.value), by.level, call);
+      if (!x) return false;
+      const bool columns = x.rank() > 0 && !x.dim(-1).is(1);
+      if (columns && x.rank() == 1) x = unsqueeze(x, {1});
+      if (columns && x.rank() > 1) x = swap_axes(x, -1, -2);
+      // A row of heads does not multiply the keys that they share.
+      if (columns && x.rank() >= 3 && !x.dim(-3).is(1)) return false;
+      X& to = columns ? call.k : call.q;
+      if (!columns && x.rank() == 1) x = reshape(x, {});
+      if (x.dtype() != to.dtype()) x = cast(x, to.dtype());
+      const Shape shape = to.shape();
+      to = inverse ? to / x : to * x;
+      if (!to || !(to.shape() == shape)) return false;
+    }
+    return true;
   }
 
   // The value without the numbers that multiply it, under views too.
@@ -317,17 +321,19 @@ class Attentions {
   }
 
   // Where each mask goes: into the band, or to an operand.
-  bool masks(const Scores& s, int rank, Call& call) {
+  bool masks(const Scores& s, Call& call) {
     X visible{&b_, ir::kNoValue};
-    for (auto [condition, holds] : s.visible)
-      if (!sees(condition, holds, rank, call, visible)) return false;
-    for (auto [mask, factor] : s.added) {
-      if (hidden_by(mask, factor, rank, call, visible)) continue;
-      X m = b_.wrap(mask);
+    for (const auto& [condition, holds] : s.visible)
+      if (!sees(condition, holds, call, visible)) return false;
+    for (const auto& [mask, factor] : s.added) {
+      if (!s.floor && hidden_by(mask, factor, call, visible)) continue;
+      X m = over_scores(b_.wrap(mask.value), mask.level, call);
+      if (!m) return false;
       if (std::fabs(factor - 1) > 2e-6) m = m * factor;
-      X& place = !call.bias ? call.bias : call.mask;
+      X& place = !call.bias || s.floor ? call.bias : call.mask;
       place = place ? place + m : m;
     }
+    if (s.floor && call.bias) call.bias = max(call.bias, like(call.bias, *s.floor));
     if (visible) {
       if (call.mask) {
         call.bias = call.bias + call.mask;
@@ -340,10 +346,11 @@ class Attentions {
   }
 
   // A mask that adds 0 or hides.
-  bool hidden_by(ValueId mask, double factor, int rank, Call& call, X& visible) {
+  bool hidden_by(const Met& met, double factor, Call& call, X& visible) {
     if (call.fill != -kInfinity) return false;
-    mask = uncast(graph_, mask);
-    if (const Tensor* matrix = constant_of(graph_, mask)) {
+    const ValueId mask = uncast(graph_, met.value);
+    const bool rows = has_rows(met, call);
+    if (const Tensor* matrix = rows ? constant_of(graph_, mask) : nullptr) {
       bool plain = true, infinite = true;
       const auto band = diagonals(*matrix, [&](double x) {
         plain = plain && (x == 0 || x * factor <= kHides);
@@ -361,7 +368,12 @@ class Attentions {
     const ValueId condition = operand_of(graph_, mask, 0);
     const bool infinite = std::isinf(first ? *b : *a);
     if (!infinite && !leaves_a_key(condition, first)) return false;
-    return sees(condition, first, rank, call, visible);
+    return sees({condition, met.level}, first, call, visible);
+  }
+
+  // Whether it meets the scores where an axis is that of queries.
+  static bool has_rows(const Met& met, const Call& call) {
+    return met.level.size() >= 2 && met.level[met.level.size() - 2] == call.lead[2];
   }
 
   bool leaves_a_key(ValueId condition, bool holds) const {
@@ -378,16 +390,25 @@ class Attentions {
     return plane;
   }
 
-  bool sees(ValueId condition, bool holds, int rank, Call& call, X& visible) {
-    if (holds && defined_by(graph_, condition, ops::logical_and_op) != nullptr)
-      return sees(operand_of(graph_, condition, 0), true, rank, call, visible) &&
-             sees(operand_of(graph_, condition, 1), true, rank, call, visible);
-    if (!holds && defined_by(graph_, condition, ops::logical_or_op) != nullptr)
-      return sees(operand_of(graph_, condition, 0), false, rank, call, visible) &&
-             sees(operand_of(graph_, condition, 1), false, rank, call, visible);
-    if (defined_by(graph_, condition, ops::logical_not_op) != nullptr)
-      return sees(operand_of(graph_, condition, 0), !holds, rank, call, visible);
-    if (const auto plane = plane_of(condition, holds); plane && plane->factors.size() >= 2) {
+  bool sees(const Met& met, bool holds, Call& call, X& visible) {
+    const ValueId condition = met.value;
+    const auto part = [&](size_t i, bool wanted) {
+      return sees({operand_of(graph_, condition, i), met.level}, wanted, call, visible);
+    };
+    // A product is not 0 where neither factor is.
+    const bool product = defined_by(graph_, condition, ops::mul_op) != nullptr && is_zero_or_one(graph_, condition);
+    if (holds && (product || defined_by(graph_, condition, ops::logical_and_op) != nullptr))
+      return part(0, true) && part(1, true);
+    if (!holds && defined_by(graph_, condition, ops::logical_or_op) != nullptr) return part(0, false) && part(1, false);
+    if (defined_by(graph_, condition, ops::logical_not_op) != nullptr) return part(0, !holds);
+    if (defined_by(graph_, condition, ops::cast_op) != nullptr &&
+        graph_.type(operand_of(graph_, condition, 0))->dtype == DType::boolean)
+      return part(0, holds);
+    if (defined_by(graph_, condition, ops::equal_op) != nullptr)
+      for (size_t i : {0, 1})
+        if (number_of(graph_, operand_of(graph_, condition, 1 - i)) == 0) return part(i, !holds);
+    const bool rows = has_rows(met, call);
+    if (const auto plane = rows ? plane_of(condition, holds) : std::nullopt; plane && plane->factors.size() >= 2) {
       const size_t n = plane->factors.size();
       bool others = false;
       for (size_t a = 0; a + 2 < n; ++a) others = others || plane->factors[a] != 0;
@@ -402,15 +423,16 @@ class Attentions {
         return true;
       }
     }
-    if (const Tensor* matrix = constant_of(graph_, condition))
+    if (const Tensor* matrix = rows ? constant_of(graph_, condition) : nullptr)
       if (const auto band = diagonals(*matrix, [&](double x) { return (x != 0) == holds; });
           band && banded(*band, call))
         return true;
-    X x = b_.wrap(condition);
+    X x = over_scores(b_.wrap(condition), met.level, call);
+    if (!x) return false;
     if (x.dtype() != DType::boolean) x = cast(x, DType::boolean);
     if (!holds) x = logical_not(x);
     visible = visible ? logical_and(visible, x) : x;
-    return static_cast<int>(x.rank()) <= rank;
+    return b_.ok();
   }
 
   // Makes the call see these diagonals only, if none are set yet.
@@ -419,46 +441,6 @@ class Attentions {
     if (band.high) call.causal = {*band.high};
     if (band.low) call.window = {*band.low};
     return true;
-  }
-
-  // [X, T, D] as [b, h, T, D] where X is made of both in all operands, else as one batch of X heads; tells whether the
-  // result is used with rows outside of heads.
-  bool four_axes(Call& call, ValueId root) {
-    std::optional<std::pair<Dim, Dim>> parts;
-    bool same = true;
-    for (X x : {call.q, call.k, call.v}) {
-      const ir::Node* node = defined_by(graph_, x.id, ir::core::view);
-      const auto* view = node == nullptr ? nullptr : &std::get<ir::View>(node->attrs->values[0]);
-      if (view == nullptr || view->axes[0].size() != 2 || view->axes[0][0].tied || view->axes[0][1].tied) {
-        same = false;
-        break;
-      }
-      const std::pair<Dim, Dim> here = {view->axes[0][0].size, view->axes[0][1].size};
-      same = same && (!parts || (parts->first == here.first && parts->second == here.second));
-      parts = here;
-    }
-    const Dim all = call.q.dim(0);
-    for (X* x : {&call.q, &call.k, &call.v}) {
-      if (!same) {
-        *x = unsqueeze(*x, {0});
-        continue;
-      }
-      const ValueId base = operand_of(graph_, x->id, 0);
-      ir::View view = std::get<ir::View>(defined_by(graph_, x->id, ir::core::view)->attrs->values[0]);
-      const ir::ViewAtom head = view.axes[0].back();
-      view.axes[0].pop_back();
-      view.axes.insert(view.axes.begin() + 1, {head});
-      *x = b_.view(b_.wrap(base), std::move(view));
-    }
-    for (X* m : {&call.mask, &call.bias}) {
-      if (!*m || m->rank() < 3) continue;
-      if (!same || m->dim(0).is(1)) {
-        *m = unsqueeze(*m, {0});
-      } else {
-        *m = m->dim(0) == all ? reshape(*m, {parts->first, parts->second, m->dim(1), m->dim(2)}) : X{&b_, ir::kNoValue};
-      }
-    }
-    return same && turned(root, 1);
   }
 
   // Keys that were repeated for each query head of a group.
@@ -485,8 +467,11 @@ class Attentions {
     if (!y) return y;
     if (old.size() == 3) {
       y = reshape(y, {y.dim(0) * y.dim(1), y.dim(2), y.dim(3)});
-      if (!y) return y;
+    } else if (old.size() != 4 ||
+               (!(y.dim(1) == old[1]) && product(leading(y.shape(), 3)) == product(leading(old, 3)))) {
+      y = reshape(y, old);
     }
+    if (!y) return y;
     if (y.shape() == old) return y;
     ir::View view = ir::identity_view(y.shape());
     for (size_t a = 0; a < old.size(); ++a) {

@@ -163,12 +163,128 @@ const std::vector<Case>& cases() {
          return matmul(softmax(select(less(row(b) - b.integer(3), column(b)), s, like(s, -kInfinity))), v);
        },
        ""},
-      {"a temperature that is no number",
+      {"a temperature for each head",
        [](Builder& b) {
          auto [q, k, v] = operands(b);
          return matmul(softmax(dot(q, k) * input(b, {3, 1, 1}, "t")), v);
        },
+       "- - - - 3"},
+      {"a factor of keys and a mask",
+       [](Builder& b) {
+         auto [q, k, v] = operands(b);
+         X m = input(b, {2, 1, 1, 7}, "m");
+         return matmul(softmax(dot(q, k) * 0.5 * m - (1.0 - m) * 10.0), v);
+       },
+       "- - f32 - 3"},
+      {"a factor of keys that differs from head to head",
+       [](Builder& b) {
+         auto [q, k, v] = operands(b);
+         return matmul(softmax(dot(q, k) * input(b, {2, 3, 1, 7}, "m")), v);
+       },
        ""},
+      {"a factor for each score",
+       [](Builder& b) {
+         auto [q, k, v] = operands(b);
+         return matmul(softmax(dot(q, k) * input(b, {5, 7}, "t")), v);
+       },
+       ""},
+      {"a factor of masked scores",
+       [](Builder& b) {
+         auto [q, k, v] = operands(b);
+         return matmul(softmax((dot(q, k) + input(b, {5, 7}, "m")) * input(b, {5, 1}, "t")), v);
+       },
+       ""},
+      {"a truth value's factor and its other side",
+       [](Builder& b) {
+         auto [q, k, v] = operands(b);
+         X m = cast(less(input(b, {2, 1, 1, 7}, "m"), input(b, {2, 1, 1, 7}, "n")), DType::f32);
+         return matmul(softmax(dot(q, k) * m - (1.0 - m) * 10.0), v);
+       },
+       "- - bool - 3"},
+      {"less each row's largest",
+       [](Builder& b) {
+         auto [q, k, v] = operands(b);
+         X s = dot(q, k) + input(b, {2, 1, 1, 7}, "m");
+         return matmul(softmax(s - reduce_max(s, {-1})), v);
+       },
+       "- - f32 - 3"},
+      {"less another row's largest",
+       [](Builder& b) {
+         auto [q, k, v] = operands(b);
+         X s = dot(q, k);
+         return matmul(softmax(s - reduce_max(s, {-2})), v);
+       },
+       "- - f32 - 3"},
+      {"0 where a weight is no number",
+       [](Builder& b) {
+         auto [q, k, v] = operands(b);
+         X there = less(input(b, {2, 1, 5, 7}, "m"), input(b, {2, 1, 5, 7}, "n")), s = dot(q, k);
+         X p = softmax(select(there, s, like(s, -kInfinity)));
+         return matmul(select(p.builder->add1(ops::is_nan_op, {p}), like(p, 0), p), v);
+       },
+       "- - bool - 3"},
+      {"masks that go no lower than the least number",
+       [](Builder& b) {
+         auto [q, k, v] = operands(b);
+         X causal = select(less_equal(column(b), row(b)), b.scalar(DType::f32, 0), b.scalar(DType::f32, -3.4e38));
+         return matmul(softmax(max(dot(q, k) + (causal + input(b, {2, 1, 1, 7}, "m")), b.scalar(DType::f32, -3.4e38))),
+                       v);
+       },
+       "- - f32 - 3"},
+      {"scores that go no lower than 0",
+       [](Builder& b) {
+         auto [q, k, v] = operands(b);
+         X s = dot(q, k) + input(b, {2, 1, 1, 7}, "m");
+         return matmul(softmax(max(s, like(s, 0))), v);
+       },
+       ""},
+      {"masks by heads of products without heads",
+       [](Builder& b) {
+         const auto flat = [](X x) { return reshape(x, {6, x.dim(2), x.dim(3)}); };
+         auto [q, k, v] = operands(b);
+         X s = reshape(dot(flat(q), flat(k)), {2, 3, 5, 7}) + input(b, {2, 1, 1, 7}, "m");
+         return reshape(matmul(softmax(flat(s)), flat(v)), {2, 3, 5, 6});
+       },
+       "- - f32 - 3"},
+      {"windows within the batch",
+       [](Builder& b) {
+         auto [q, k, v] = operands(b);
+         X s = reshape(dot(q, k), {1, 2, 3, 5, 7}) + input(b, {1, 2, 1, 5, 7}, "m");
+         return matmul(softmax(reshape(s, {2, 3, 5, 7})), v);
+       },
+       "- - f32 - 3"},
+      {"groups on an axis of their own",
+       [](Builder& b) {
+         X q = input(b, {2, 2, 3, 5, 4}, "q"), k = input(b, {2, 2, 1, 7, 4}, "k"), v = input(b, {2, 2, 1, 7, 6}, "v");
+         return matmul(softmax(dot(q, k) + input(b, {2, 1, 1, 1, 7}, "m")), v);
+       },
+       "- - f32 - 2"},
+      {"rows of a group in one product",
+       [](Builder& b) {
+         X q = input(b, {2, 2, 15, 4}, "q"), k = input(b, {2, 2, 7, 4}, "k"), v = input(b, {2, 2, 7, 6}, "v");
+         X s = reshape(dot(q, k), {2, 2, 3, 5, 7});
+         s = select(less_equal(column(b), row(b)), s, like(s, -kInfinity));
+         return matmul(reshape(softmax(s), {2, 2, 15, 7}), v);
+       },
+       "0 - - - 2"},
+      {"no batch",
+       [](Builder& b) {
+         X q = input(b, {5, 4}, "q"), k = input(b, {7, 4}, "k"), v = input(b, {7, 6}, "v");
+         return matmul(softmax(dot(q, k)), v);
+       },
+       "- - - - 1"},
+      {"queries that all batches share",
+       [](Builder& b) {
+         X q = input(b, {1, 3, 5, 4}, "q"), k = input(b, {2, 3, 7, 4}, "k"), v = input(b, {2, 3, 7, 6}, "v");
+         return matmul(softmax(dot(q, k)), v);
+       },
+       "- - - - 3"},
+      {"keys first",
+       [](Builder& b) {
+         auto [q, k, v] = operands(b);
+         return matmul(softmax(swap_axes(dot(k, q), -1, -2)), v);
+       },
+       "- - - - 3"},
   };
   return all;
 }

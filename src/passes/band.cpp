@@ -165,6 +165,24 @@ std::optional<Affine> half_plane_of(const Graph& graph, ValueId v, int depth) {
   return std::nullopt;
 }
 
+bool zero_or_one(const Graph& graph, ValueId v, int depth) {
+  if (depth == 0) return false;
+  if (graph.type(v)->dtype == DType::boolean) return true;
+  const ir::NodeId def = graph.value(v).def;
+  if (def == ir::kNoNode) return false;
+  if (const Tensor* tensor = constant_of(graph, v)) {
+    for (int64_t i = 0; i < tensor->count(); ++i)
+      if (const double x = decode(tensor->dtype(), tensor->data(), i); x != 0 && x != 1) return false;
+    return true;
+  }
+  const Node& node = graph.node(def);
+  const auto operand = [&](size_t i) { return zero_or_one(graph, graph.operands(def)[i], depth - 1); };
+  if (node.op == &ops::cast_op || node.op == &ir::core::copy || node.op == &ir::core::view) return operand(0);
+  if (node.op == &ops::mul_op || node.op == &ops::min_op || node.op == &ops::max_op) return operand(0) && operand(1);
+  if (node.op == &ops::select_op) return operand(1) && operand(2);
+  return node.op == &ops::sub_op && number_of(graph, graph.operands(def)[0]) == 1 && operand(1);
+}
+
 }  // namespace
 
 std::optional<Diagonals> diagonals(const Tensor& tensor, const std::function<bool(double)>& test) {
@@ -232,6 +250,7 @@ std::optional<double> number_of(const Graph& graph, ValueId v) {
 }
 
 std::optional<Affine> affine(const Graph& graph, ValueId value) { return affine_of(graph, value, kDepth); }
+bool is_zero_or_one(const Graph& graph, ValueId value) { return zero_or_one(graph, value, kDepth); }
 std::optional<Affine> half_plane(const Graph& graph, ValueId value) { return half_plane_of(graph, value, kDepth); }
 
 }  // namespace tessera::passes

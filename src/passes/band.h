@@ -31,6 +31,9 @@ struct Diagonals {
 };
 std::optional<Diagonals> diagonals(const Tensor& tensor, const std::function<bool(double)>& test);
 
+// Whether every element is 0 or 1: what was boolean, and products of such.
+bool is_zero_or_one(const ir::Graph& graph, ir::ValueId value);
+
 // The tensor of a constant; nullptr when the value is none, or too large to be looked through.
 const Tensor* constant_of(const ir::Graph& graph, ir::ValueId value);
 

@@ -122,10 +122,12 @@ class Sweep {
   void try_root(const FusionPattern& compiled, NodeId n) {
     const ir::Node& node = graph_.node(n);
     if (taken_[n] || node.n_results != 1 || node.op == &ir::core::constant || node.op == &ir::core::view) return;
-    if (!node.op->is_primitive() && compiled.rule->sides == nullptr) return;  // already what rules make
     const ir::Term& root = compiled.pattern.terms()[compiled.pattern.root()];
     const TermId term = terms_.of(node.results);
     using Kind = ir::Term::Kind;
+    // What rules make already, unless a rule is about just that.
+    if (!node.op->is_primitive() && compiled.rule->sides == nullptr && (root.kind != Kind::apply || root.op != node.op))
+      return;
     if (root.kind == Kind::apply && terms_[term].op != root.op) return;
     if (root.kind == Kind::sum && terms_[term].kind != Kind::sum) return;
     if (!may_hold(compiled.pattern, root, terms_[term])) return;

@@ -1,11 +1,12 @@
 // Nodes that give an operand back, bit for bit.
 #include <cmath>
-#include <cstring>
+#include <numeric>
 
 #include "base/result.h"
 #include "ir/core_ops.h"
-#include "ops/ops.h"
+#include "ops/math.h"
 #include "passes/pipeline.h"
+#include "passes/uses.h"
 #include "tensor/scalar.h"
 
 namespace tessera::passes {
@@ -38,8 +39,11 @@ Found operand_given_back(ir::Rewrite& rewrite, ir::NodeId n) {
     return {rewrite.resolve(graph.operands(graph.value(operand(0)).def)[0]), "not_not"};
   if (node.op == &ops::neg_op && defined_by(operand(0), ops::neg_op))
     return {rewrite.resolve(graph.operands(graph.value(operand(0)).def)[0]), "neg_neg"};
+  if (node.op == &ops::relu_op && defined_by(operand(0), ops::relu_op)) return {operand(0), "relu_of_relu"};
   if (node.n_operands != 2) return {};
   const std::optional<double> right = number(rewrite.builder(), operand(1));
+  if (node.op == &ops::max_op && right && *right <= 0 && defined_by(operand(0), ops::relu_op))
+    return {operand(0), "relu_of_relu"};
   const bool real = is_float(graph.type(graph.result(n, 0))->dtype);
   if (right == 1 && (node.op == &ops::mul_op || node.op == &ops::div_op)) return {operand(0), "times_one"};
   // -0 + 0 is 0: only adding -0 and taking 0 away keep the sign of a zero.
@@ -49,6 +53,23 @@ Found operand_given_back(ir::Rewrite& rewrite, ir::NodeId n) {
   if (left == 1 && node.op == &ops::mul_op) return {operand(1), "times_one"};
   if (left == 0 && node.op == &ops::add_op && (!real || std::signbit(*left))) return {operand(1), "plus_zero"};
   return {};
+}
+
+// (a b^T)^T is b a^T; kNoValue where that is not what stands there, or where a b^T is needed too.
+ValueId transposed_product(ir::Rewrite& rewrite, ir::NodeId n, const Uses& uses) {
+  ir::Graph& graph = rewrite.graph();
+  const ValueId base = graph.operands(n)[0];
+  const ir::NodeId def = graph.value(base).def;
+  if (def == ir::kNoNode || graph.node(def).op != &ops::dot_op || uses.only_user(base) != n) return ir::kNoValue;
+  std::vector<int> order(graph.type(base)->shape.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[order.size() - 1], order[order.size() - 2]);
+  const ir::View turned = ir::transpose_view(graph.type(base)->shape, order);
+  if (!(ir::normalised(std::get<ir::View>(graph.node(n).attrs->values[0])) == ir::normalised(turned)))
+    return ir::kNoValue;
+  const auto operands = graph.operands(def);
+  ir::Builder& builder = rewrite.builder();
+  return dot(builder.wrap(rewrite.resolve(operands[1])), builder.wrap(rewrite.resolve(operands[0]))).id;
 }
 
 // A view of a view as one view; kNoValue where they do not compose.
@@ -68,15 +89,20 @@ ValueId compose_views(ir::Rewrite& rewrite, ir::NodeId n) {
 Result<std::vector<ir::Edit>> remove_identities(ir::Graph& graph, const PassContext& context) {
   ir::Rewrite rewrite(graph, context.limit);
   const size_t count = graph.node_count();
+  const Uses uses(graph);
   for (ir::NodeId n = 0; n < count && !rewrite.exhausted(); ++n) {
     if (graph.node(n).n_results != 1) continue;
     rewrite.builder().set_location(graph.node(n).location);
     if (graph.node(n).op == &ir::core::view) {
       const size_t guards = graph.guards.size();
-      const ValueId composed = compose_views(rewrite, n);
+      ValueId other = compose_views(rewrite, n);
+      std::string_view rule = "view_of_view";
+      if (other == ir::kNoValue && !context.options.strict) {
+        other = transposed_product(rewrite, n, uses);
+        rule = "transposed_product";
+      }
       TESSERA_TRY(rewrite.builder().take_status());
-      if (composed != ir::kNoValue && graph.guards.size() == guards)
-        rewrite.replace(graph.result(n, 0), composed, "view_of_view");
+      if (other != ir::kNoValue && graph.guards.size() == guards) rewrite.replace(graph.result(n, 0), other, rule);
       graph.guards.resize(guards);
       continue;
     }

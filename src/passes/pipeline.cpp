@@ -11,6 +11,7 @@ constexpr Pass kPipeline[] = {
     {"shapes2", fold_shapes, 1, "what was unrolled knows its shapes"},
     {"weights", use_stored_weights, 2, "weights stay as small as they are stored, which is what reading them costs"},
     {"quantized", raise_quantized, 2, "products of quantized numbers stay integers, and their scales go into them"},
+    {"expand", expand_composites, 2, "what no kernel computes whole stands as its formula, which others recognise"},
     {"fold", fold_constants, 1, "what depends on constants only is computed once, here"},
     {"identity", remove_identities, 1, "nodes that give their operand back hide equal values from each other"},
     {"cse", merge_equal, 1, "the same computation is done once; patterns then see one value"},

@@ -44,6 +44,7 @@ Result<std::vector<ir::Edit>> form_regions(ir::Graph& graph, const PassContext& 
 Result<std::vector<ir::Edit>> merge_siblings(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> apply_own_rules(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> raise_attention(ir::Graph& graph, const PassContext& context);
+Result<std::vector<ir::Edit>> expand_composites(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> fuse(ir::Graph& graph, const PassContext& context);
 
 }  // namespace tessera::passes

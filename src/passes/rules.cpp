@@ -139,20 +139,78 @@ std::vector<Rule> make_rules() {
                  {},
                  2,
                  "Howard et al. 2019"});
+  all.push_back({"hard_sigmoid_of_product",
+                 &ops::hard_sigmoid_op,
+                 [](X x, A a) { return min(max((x + a.real("beta")) * a.real("alpha"), like(x, 0)), like(x, 1)); },
+                 {rows},
+                 {kAny, kAny},
+                 1,
+                 "Howard et al. 2019",
+                 [](X x, A a) {
+                   const double scale = a["alpha"];
+                   return x.builder->add1(ops::hard_sigmoid_op, {x}, {scale, scale * a.real("beta")});
+                 }});
+  all.push_back({"sigmoid_of_tanh",
+                 &ops::sigmoid_op,
+                 [](X x) { return 0.5 * (1.0 + tanh(0.5 * x)); },
+                 {rows},
+                 {},
+                 1,
+                 "1 / (1 + e^-x) = (1 + tanh(x / 2)) / 2"});
+  all.push_back({"relu_of_select",
+                 &ops::relu_op,
+                 [](X x) { return select(less(like(x, 0), x), x, like(x, 0)); },
+                 {rows},
+                 {},
+                 1,
+                 ops::relu_op.doc});
   for (int64_t axis : {kLast, kLast - 1, kLast - 2}) {
+    all.push_back({"softmax_of_exponentials",
+                   &ops::softmax_op,
+                   [](X x, A a) {
+                     const X e = exp(x);
+                     return e / sum(e, {a.integer("axis")});
+                   },
+                   {rows},
+                   {axis},
+                   1,
+                   ops::softmax_op.doc});
+    all.push_back({"softmax_of_shifted",
+                   &ops::softmax_op,
+                   [](X x, A a) {
+                     const int64_t axis = a.integer("axis");
+                     return x.builder->add1(ops::softmax_op, {x - reduce_max(x, {axis})}, {axis});
+                   },
+                   {rows},
+                   {axis},
+                   2,
+                   ops::softmax_op.doc});
+    all.push_back({"softmax_of_logarithm",
+                   &ops::softmax_op,
+                   [](X x, A a) { return exp(x.builder->add1(ops::log_softmax_op, {x}, {a.integer("axis")})); },
+                   {rows},
+                   {axis},
+                   2,
+                   ops::softmax_op.doc});
     all.push_back({"softmax", &ops::softmax_op, ops::softmax_op.meaning, {rows}, {axis}, 1, ops::softmax_op.doc});
     all.push_back(
         {"log_softmax", &ops::log_softmax_op, ops::log_softmax_op.meaning, {rows}, {axis}, 1, ops::log_softmax_op.doc});
   }
-  for (const RuleOperand& b : {row, none})
-    for (const RuleOperand& g : {row, none})
-      all.push_back({"layer_norm",
-                     &ops::layer_norm_op,
-                     ops::layer_norm_op.meaning,
-                     {rows, g, b},
-                     {int64_t{1}, kAny},
-                     1,
-                     ops::layer_norm_op.doc});
+  // Of planes and volumes: a scale as large, or none.
+  const RuleOperand volumes{true, {2, 3, 5, 17}}, plane{true, {5, 17}, is_weight, "it is no constant"},
+      volume{true, {3, 5, 17}, is_weight, "it is no constant"};
+  for (int64_t axes : {1, 2, 3}) {
+    const RuleOperand &x = axes == 1 ? rows : volumes, &scale = axes == 1 ? row : axes == 2 ? plane : volume;
+    for (const RuleOperand& b : {scale, none})
+      for (const RuleOperand& g : {scale, none})
+        all.push_back({"layer_norm",
+                       &ops::layer_norm_op,
+                       ops::layer_norm_op.meaning,
+                       {x, g, b},
+                       {axes, kAny},
+                       1,
+                       ops::layer_norm_op.doc});
+  }
   // As a scale and a shift of x itself.
   all.push_back({"layer_norm_of_scale_and_shift",
                  &ops::layer_norm_op,
@@ -190,6 +248,20 @@ std::vector<Rule> make_rules() {
        {},
        2,
        "Hendrycks and Gimpel 2016"});
+  all.push_back({"gelu_tanh_of_exponential",
+                 &ops::gelu_tanh_op,
+                 [](X x) { return x / (1.0 + exp(-1.59576912160573071176 * (x + 0.044715 * x * x * x))); },
+                 {rows},
+                 {},
+                 1,
+                 "Hendrycks and Gimpel 2016"});
+  all.push_back({"gelu_tanh_of_product",
+                 &ops::gelu_tanh_op,
+                 [](X x) { return 0.5 * x * (1.0 + tanh(x * (0.79788456080286535588 + 0.03567740813636141 * x * x))); },
+                 {rows},
+                 {},
+                 1,
+                 "Hendrycks and Gimpel 2016"});
   for (const RuleOperand& g : {row, none})
     all.push_back({"rms_norm",
                    &ops::rms_norm_op,

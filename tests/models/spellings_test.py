@@ -56,17 +56,41 @@ ACTIVATIONS = {
         lambda x: 0.5 * x * (1 + torch.erf(x * 0.7071067811865476)),
         lambda x: (torch.erf(x / 1.4142135) + 1) * x / 2,
         lambda x: x * (0.5 * torch.erf(x * math.sqrt(0.5)) + 0.5),
+        lambda x: (x + x * torch.erf(x / math.sqrt(2))) * 0.5,
+        lambda x: x * 0.5 * (1 - torch.erf(-x / math.sqrt(2))),
+        lambda x: x * torch.distributions.Normal(0, 1).cdf(x),
         F.gelu,
     ],
     "linear+gelu_tanh": [
         lambda x: 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * torch.pow(x, 3)))),
         lambda x: x * 0.5 * (1 + torch.tanh(0.7978845608 * x * (1 + 0.044715 * x * x))),
         lambda x: x * torch.sigmoid(2 * 0.7978845608 * (x + 0.044715 * x * x * x)),
+        lambda x: x / (1 + torch.exp(-1.5957691216 * (x + 0.044715 * x**3))),
+        lambda x: 0.5 * x * (1 + torch.tanh(x * 0.7978845608 + 0.0356774081 * x * x * x)),
+        lambda x: 0.5 * x * (1 + torch.tanh(x * (0.7978845608 + 0.0356774081 * x * x))),
+        lambda x: 0.5 * (x + x * torch.tanh(0.7978845608 * (x + 0.044715 * x**3))),
     ],
-    "linear+silu": [lambda x: x * torch.sigmoid(x), lambda x: x / (1 + torch.exp(-x)), F.silu],
+    "linear+silu": [lambda x: x * torch.sigmoid(x), lambda x: x / (1 + torch.exp(-x)), F.silu,
+                    lambda x: x * 0.5 * (1 + torch.tanh(x * 0.5))],
+    "linear+hard_swish": [F.hardswish, lambda x: x * F.relu6(x + 3) / 6, lambda x: x * (F.relu6(x + 3) / 6),
+                          lambda x: x * torch.clamp(x + 3, 0, 6) / 6, lambda x: x * torch.clamp(x / 6 + 0.5, 0, 1),
+                          lambda x: x * torch.clamp((x + 3) / 6, 0, 1)],
+    "linear+relu": [F.relu, lambda x: torch.clamp(x, min=0), lambda x: torch.max(x, torch.zeros_like(x)),
+                    lambda x: torch.where(x > 0, x, torch.zeros_like(x))],
+    "linear+sigmoid": [torch.sigmoid, lambda x: 1 / (1 + torch.exp(-x)), lambda x: 0.5 * (1 + torch.tanh(0.5 * x))],
+    "linear+mul+max": [lambda x: F.leaky_relu(x, 0.1)],
     # No composite, but one kernel: paths that part and meet again.
     "linear+mul+sigmoid+mul": [lambda x: x * torch.sigmoid(1.702 * x)],
     "linear+softplus+tanh+mul": [lambda x: x * torch.tanh(F.softplus(x))],
+}
+NOT_ACTIVATIONS = {
+    "a gelu of another value": lambda x: x * 0.5 * (1 + torch.erf((x + 1) / math.sqrt(2))),
+    "a gelu with another scale": lambda x: x * 0.5 * (1 + torch.erf(x / 2)),
+    "half a gelu": lambda x: x * (0.25 + 0.5 * torch.erf(x / math.sqrt(2))),
+    "a tanh with another cube": lambda x: 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.05 * x**3))),
+    "a sigmoid of another value": lambda x: x / (1 + torch.exp(-x - 1)),
+    "a clip elsewhere": lambda x: x * torch.clamp(x + 2, 0, 6) / 6,
+    "a selection of another value": lambda x: torch.where(x > 1, x, torch.zeros_like(x)),
 }
 
 
@@ -77,6 +101,20 @@ def layer_norm(variance):
     return f
 
 
+def by_scale(m, x, put):
+    mean = x.mean(-1, keepdim=True)
+    return put(x, mean, torch.rsqrt((x - mean).pow(2).mean(-1, keepdim=True) + 1e-5) * m.gain)
+
+
+def by_squares(power):
+    """The variance as E[x^2] - E[x]^2, which loses digits: only where the user asks for it."""
+    def f(m, x):
+        mean = x.mean(-1, keepdim=True)
+        return (x - mean) / torch.sqrt(power(x).mean(-1, keepdim=True) - power(mean) + 1e-5) * m.gain + m.shift
+    return f
+
+
+SQUARES = [by_squares(lambda x: x * x), by_squares(lambda x: x**2)]
 NORMS = {
     "layer_norm": [
         layer_norm(lambda d: d.pow(2).mean(-1, keepdim=True)),
@@ -85,6 +123,10 @@ NORMS = {
         lambda m, x: F.layer_norm(x.reshape(-1, WIDTH), (WIDTH,), m.gain, m.shift).reshape(x.shape),
         lambda m, x: (x - x.mean(-1, keepdim=True)) * torch.rsqrt(
             x.var(-1, keepdim=True, unbiased=False) + 1e-5) * m.gain + m.shift,
+        lambda m, x: by_scale(m, x, lambda x, mean, scale: x * scale + (m.shift - mean * scale)),
+        lambda m, x: by_scale(m, x, lambda x, mean, scale: x * scale - mean * scale + m.shift),
+        lambda m, x: F.layer_norm(x.view(*x.shape[:-1], 8, 8), (8, 8), m.gain.view(8, 8), m.shift.view(8, 8)).view(
+            x.shape),
     ],
     "rms_norm": [
         lambda m, x: m.gain * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)),
@@ -93,6 +135,15 @@ NORMS = {
         lambda m, x: x * (1 / torch.sqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)) * m.gain,
     ],
 }
+# A row for each group of channels; each channel's scale and shift is one more kernel.
+GROUP_NORMS = [
+    lambda m, x: F.group_norm(x, 2, m.gain[:8], m.shift[:8]),
+    lambda m, x: F.instance_norm(x.reshape(x.shape[0], 2, -1)).reshape(x.shape) * m.gain[:8].view(8, 1, 1) +
+    m.shift[:8].view(8, 1, 1),
+    lambda m, x: F.layer_norm(x.reshape(x.shape[0], 2, -1), (4 * 36,)).view(x.shape) * m.gain[:8].view(1, 8, 1, 1) +
+    m.shift[:8].view(1, 8, 1, 1),
+    lambda m, x: F.instance_norm(x, weight=m.gain[:8], bias=m.shift[:8]),
+]
 NOT_NORMS = {
     "a gain inside of the square root": lambda m, x: x / torch.sqrt(m.gain * x.pow(2).mean(-1, keepdim=True) + 1e-6),
     "an unbiased variance": lambda m, x: (x - x.mean(-1, keepdim=True)) / torch.sqrt(
@@ -141,8 +192,50 @@ def attention(scores=None, weights=None, parts=None, mask=None):
         s = scores(q, k) if scores else q @ k.transpose(-1, -2) / math.sqrt(SIZE)
         s = mask(s, seen) if mask else s + (1 - seen[:, None, None, :]) * -10000.0
         y = (weights(s) if weights else s.softmax(-1)) @ v
-        return m.layer(y.transpose(1, 2).reshape(x.shape))
+        return m.layer(y.reshape(x.shape[0], HEADS, -1, SIZE).transpose(1, 2).reshape(x.shape))
     return f
+
+
+def flat(x):
+    return x.reshape(-1, x.shape[2], x.shape[3])
+
+
+def by_products(mask):
+    """As Whisper and Bloom are written: heads within the batch, but for the mask."""
+    def f(m, x, seen):
+        q, k, v = flat(heads(m.q(x) * SIZE**-0.5)), flat(heads(m.k(x))), flat(heads(m.v(x)))
+        s = torch.bmm(q, k.transpose(1, 2)).view(x.shape[0], HEADS, TOKENS, TOKENS)
+        y = torch.bmm(flat(mask(s, seen)).softmax(-1), v)
+        return m.layer(y.view(x.shape[0], HEADS, TOKENS, SIZE).transpose(1, 2).reshape(x.shape))
+    return f
+
+
+def shared(repeat):
+    """Two heads of keys for four of queries."""
+    def f(m, x):
+        k, v = (t[..., :2 * SIZE].view(*x.shape[:2], 2, SIZE).transpose(1, 2) for t in (m.k(x), m.v(x)))
+        return heads(m.q(x)), repeat(k), repeat(v)
+    return f
+
+
+def grouped(m, x):
+    k, v = (t[..., :2 * SIZE].view(*x.shape[:2], 2, SIZE).transpose(1, 2).unsqueeze(2) for t in (m.k(x), m.v(x)))
+    return heads(m.q(x)).view(x.shape[0], 2, 2, TOKENS, SIZE), k, v
+
+
+def exponentials(largest):
+    def f(s):
+        e = torch.exp(s - largest(s))
+        return e / e.sum(-1, keepdim=True)
+    return f
+
+
+def padding(seen):
+    return seen[:, None, None, :]
+
+
+LOWER = torch.tril(torch.ones(TOKENS, TOKENS))
+LEAST = torch.finfo(torch.float32).min
 
 
 ATTENTION = {
@@ -165,7 +258,45 @@ ATTENTION = {
     "one product by heads": attention(
         parts=lambda m, x: m.merged(x).view(*x.shape[:2], HEADS, 3 * SIZE).transpose(1, 2).split(SIZE, -1)),
 }
+ATTENTION.update({
+    "scale of keys": attention(scores=lambda q, k: q @ (k * SIZE**-0.5).transpose(-1, -2)),
+    "scale by a root of a size": attention(
+        scores=lambda q, k: q @ k.transpose(-1, -2) / torch.sqrt(torch.tensor(k.size(-1)).float())),
+    "keys first": attention(scores=lambda q, k: (k @ q.transpose(-1, -2)).transpose(-1, -2) / 4),
+    "keys permuted at once": attention(parts=lambda m, x: (heads(m.q(x)), m.k(x).view(
+        *x.shape[:2], HEADS, SIZE).permute(0, 2, 3, 1).transpose(2, 3), heads(m.v(x)))),
+    "heads in the batch": by_products(lambda s, seen: s + (1 - padding(seen)) * -1e4),
+    "heads in the batch, filled": by_products(lambda s, seen: s.masked_fill(padding(seen) == 0, float("-inf"))),
+    "less the largest": attention(weights=lambda s: torch.softmax(s - s.amax(-1, keepdim=True), -1)),
+    "less the largest of two results": attention(weights=exponentials(lambda s: s.max(-1, keepdim=True)[0])),
+    "exponentials as they are": attention(mask=lambda s, seen: s + padding(seen), weights=exponentials(lambda s: 0)),
+    "a logarithm's exponential": attention(weights=lambda s: s.log_softmax(-1).exp()),
+    "0 where there is no number": attention(
+        mask=lambda s, seen: s.masked_fill(padding(seen) == 0, float("-inf")),
+        weights=lambda s: (lambda p: torch.where(torch.isnan(p), torch.zeros_like(p), p))(s.softmax(-1))),
+    "keys times a mask": attention(mask=lambda s, seen: s * padding(seen) - 1e4 * (1 - padding(seen))),
+    "the triangle times": attention(mask=lambda s, seen: s * LOWER - 1e4 * (1 - LOWER)),
+    "triangle and padding": attention(
+        mask=lambda s, seen: s.masked_fill(LOWER * padding(seen) == 0, float("-inf"))),
+    "no lower than the least": attention(mask=lambda s, seen: torch.max(
+        s + ((1 - LOWER) * LEAST + (1 - padding(seen)) * -1e9), torch.tensor(LEAST))),
+    "a mask of windows": attention(mask=lambda s, seen: (
+        s.view(-1, 1, HEADS, TOKENS, TOKENS) + (1 - LOWER) * -5.0).view(-1, HEADS, TOKENS, TOKENS)),
+    "keys expanded": attention(parts=shared(lambda t: t[:, :, None].expand(
+        t.shape[0], 2, 2, TOKENS, SIZE).reshape(t.shape[0], HEADS, TOKENS, SIZE))),
+    "keys stacked": attention(parts=shared(lambda t: torch.stack([t, t], 2).flatten(1, 2))),
+    "keys of a group": attention(parts=grouped, mask=lambda s, seen: s + (1 - padding(seen)[:, None]) * -1e4),
+    "one head of keys": attention(parts=lambda m, x: (
+        heads(m.q(x)), m.k(x)[..., :SIZE].unsqueeze(1), m.v(x)[..., :SIZE].unsqueeze(1))),
+})
 NOT_ATTENTION = {
+    "weights masked": attention(weights=lambda s: s.softmax(-1) * LOWER),
+    "less another row's largest": attention(
+        weights=lambda s: torch.exp(s - s.amax(-1, keepdim=True)) / torch.exp(s).sum(-2, keepdim=True)),
+    "scores times a matrix": attention(mask=lambda s, seen: s * (LOWER + 0.5)),
+    "scores cut off": attention(mask=lambda s, seen: torch.clamp(s, min=-1.0)),
+    "a number for what is none": attention(
+        weights=lambda s: (lambda p: torch.where(torch.isnan(p), torch.ones_like(p), p))(s.softmax(-1))),
     "softmax of queries": attention(weights=lambda s: s.softmax(-2)),
     "weights that are no softmax": attention(weights=torch.sigmoid),
     "weights that are changed": attention(weights=lambda s: s.softmax(-1) * s),
@@ -173,7 +304,7 @@ NOT_ATTENTION = {
 }
 
 
-def kernels(f, example, opset=13):
+def kernels(f, example, opset=13, *flags):
     torch.manual_seed(3)
     names = ["x", "seen"][:len(example)]
     with tempfile.TemporaryDirectory() as folder, torch.no_grad(), warnings.catch_warnings():
@@ -181,32 +312,36 @@ def kernels(f, example, opset=13):
         file = os.path.join(folder, "model.onnx")
         torch.onnx.export(Formula(f).eval(), example, file, input_names=names, opset_version=opset,
                           dynamic_axes={name: {0: "batch"} for name in names})
-        out = subprocess.run([TESSERA, "inspect", file, "--plan", "--json"], check=True, stdout=subprocess.PIPE, text=True,
-                             timeout=120).stdout
+        out = subprocess.run([TESSERA, "inspect", file, "--plan", "--json", *flags], check=True, stdout=subprocess.PIPE,
+                             text=True, timeout=120).stdout
+        subprocess.run([TESSERA, "verify", file, "--dim", "batch=2"], check=True, stdout=subprocess.PIPE, timeout=120)
     return [line["op"] for line in json.loads(out.strip().splitlines()[-1])["kernels"]]
 
 
 ROWS = (torch.randn(2, TOKENS, WIDTH),)
 MASKED = ROWS + (torch.ones(2, TOKENS),)
+IMAGES = (torch.randn(2, 8, 6, 6),)
 BY_HEADS = (torch.randn(2, HEADS, TOKENS, SIZE),)
 
 
 class Spellings(unittest.TestCase):
-    def each(self, formulas, wanted, example):
+    def each(self, formulas, wanted, example, *flags):
         for i, f in enumerate(formulas):
             with self.subTest(wanted=wanted, spelling=i):
-                self.assertEqual(kernels(f, example), [wanted])
+                self.assertEqual(kernels(f, example, 13, *flags), wanted)
 
     def test_activations(self):
         for wanted, formulas in ACTIVATIONS.items():
-            self.each([activation(f) for f in formulas], wanted, ROWS)
+            self.each([activation(f) for f in formulas], [wanted], ROWS)
 
     def test_norms(self):
         for wanted, formulas in NORMS.items():
-            self.each(formulas, wanted, ROWS)
+            self.each(formulas, [wanted], ROWS)
+        self.each(SQUARES, ["layer_norm"], ROWS, "--approximate")
+        self.each(GROUP_NORMS, ["layer_norm", "mul+add"], IMAGES)
 
     def test_rotary(self):
-        self.each(ROTARY, "rotary", BY_HEADS)
+        self.each(ROTARY, ["rotary"], BY_HEADS)
 
     def test_attention(self):
         for name, f in ATTENTION.items():
@@ -224,6 +359,13 @@ class Spellings(unittest.TestCase):
                 with self.subTest(name):
                     ops = kernels(f, example)
                     self.assertFalse(set(composite) & set(ops), ops)
+        for name, f in NOT_ACTIVATIONS.items():
+            with self.subTest(name):
+                ops = kernels(activation(f), ROWS)
+                self.assertNotIn(ops[0], set(ACTIVATIONS) - {"linear+mul+sigmoid+mul"}, ops)
+        for i, f in enumerate(SQUARES):
+            with self.subTest("a variance that loses digits", i=i):
+                self.assertNotIn("layer_norm", kernels(f, ROWS))
 
 
 if __name__ == "__main__":

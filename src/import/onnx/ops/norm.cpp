@@ -1,6 +1,7 @@
 // Normalizations.
 #include "import/onnx/onnx_ops.h"
 #include "import/onnx/ops/spatial.h"
+#include "tensor/scalar.h"
 
 namespace tessera::onnx {
 namespace {
@@ -60,13 +61,22 @@ Status import_batch_normalization(NodeImport& n) {
   return {};
 }
 
+// A scale of ones and a bias of zeros are there because the operator asks for some.
+X unless_all(NodeImport& n, X x, double number) {
+  const Tensor* tensor = n.b.constant_of(x);
+  if (tensor == nullptr || tensor->dtype() == DType::string) return x;
+  for (int64_t i = 0; i < tensor->count(); ++i)
+    if (decode(tensor->dtype(), tensor->data(), i) != number) return x;
+  return {&n.b, ir::kNoValue};
+}
+
 Status import_instance_normalization(NodeImport& n) {
   X x = n.need(0), scale = n.need(1), bias = n.need(2);
   TESSERA_TRY(n.b.status());
   TESSERA_TRY(check_image(n, x, 1));
   const double eps = n.real("epsilon", 1e-5);
   if (x.dim(1).is_const() && x.dim(1).value() > 0) {
-    n.out(n.b.add1(ops::group_norm_op, {x, scale, bias}, {x.dim(1).value(), eps}));
+    n.out(n.b.add1(ops::group_norm_op, {x, unless_all(n, scale, 1), unless_all(n, bias, 0)}, {x.dim(1).value(), eps}));
     return {};
   }
   Axes axes;
@@ -93,7 +103,8 @@ Status import_group_normalization(NodeImport& n) {
     scale = repeated(scale);
     bias = repeated(bias);
   }
-  n.out(n.b.add1(ops::group_norm_op, {x, scale, bias}, {groups, n.real("epsilon", 1e-5)}));
+  n.out(n.b.add1(ops::group_norm_op, {x, unless_all(n, scale, 1), unless_all(n, bias, 0)},
+                 {groups, n.real("epsilon", 1e-5)}));
   return {};
 }
 

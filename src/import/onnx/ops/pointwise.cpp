@@ -265,7 +265,8 @@ Status import_selu(NodeImport& n) {
 }
 Status import_leaky_relu(NodeImport& n) {
   X x = n.need(0);
-  n.out(select(less(x, like(x, 0)), n.real("alpha", 0.01) * x, x));
+  const double alpha = n.real("alpha", 0.01);
+  n.out(alpha > 0 && alpha <= 1 ? max(x, alpha * x) : select(less(x, like(x, 0)), alpha * x, x));
   return {};
 }
 Status import_thresholded_relu(NodeImport& n) {

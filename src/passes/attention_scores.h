@@ -1,0 +1,39 @@
+// Scores of attention as a formula of q k^T, taken apart from the outside in: fills, sums, factors, caps.
+#pragma once
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace tessera::passes {
+
+// An added number of this size leaves nothing of a score: it hides as -inf does.
+constexpr double kHides = -1e30;
+
+// A value that meets the scores where they have the shape `level`: products flatten batch and heads, masks know them.
+struct Met {
+  ir::ValueId value = ir::kNoValue;
+  Shape level;
+};
+
+struct Scores {
+  ir::ValueId q = ir::kNoValue, k = ir::kNoValue;
+  Shape level;                // of the product, its rows apart where a view takes them apart
+  std::vector<Shape> levels;  // all that there are, from the softmax to the product
+  double scale = 1, softcap = 0;
+  std::vector<std::pair<Met, double>> added;  // mask, factor
+  std::vector<std::pair<Met, bool>> visible;  // condition, and whether it has to hold
+  std::vector<std::pair<Met, bool>> times;    // what multiplies the product, or divides it; one row or one column
+  std::optional<double> fill;                 // of what is not visible
+  std::optional<double> floor;                // below which no sum of scores and masks goes
+};
+
+// The scores that `v` is; nothing when it is no such formula.
+std::optional<Scores> read_scores(const ir::Graph& graph, ir::ValueId v);
+
+// Whether the view is a row-major reshape that leaves the last axis alone.
+bool keeps_last_axis(const ir::View& view, const Shape& base);
+
+}  // namespace tessera::passes
