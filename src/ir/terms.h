@@ -1,9 +1,9 @@
 // Canonical terms beside a graph: what a value is, whichever way it was spelled.
 //
 // Sums and products are multisets: a - b is a + (-1) b, a / c is (1/c) a, a / sqrt(b) is a b^-0.5, constants are
-// merged, x x is x^2, x + x y is x (1 + y), erf(-x) is -erf(x), and a sum over n elements divided by n is a mean. An inner sum or product dissolves into the one
-// around it when nothing else uses it. Views compose; casts between floats are looked through: the terms are equal in
-// real arithmetic, not in rounding. The graph is never changed.
+// merged, x x is x^2, x + x y is x (1 + y), erf(-x) is -erf(x), and a sum over n elements divided by n is a mean. An
+// inner sum or product dissolves into the one around it when nothing else uses it. Views compose; casts between floats
+// are looked through: the terms are equal in real arithmetic, not in rounding. The graph is never changed.
 #pragma once
 
 #include <span>
