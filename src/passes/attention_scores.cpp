@@ -33,6 +33,9 @@ std::optional<double> other_side(const Affine& plane, const Tensor& matrix) {
   return fill;
 }
 
+// Whether scores of this type are lost beside the number.
+bool hides(double number, DType type) { return number <= (type == DType::f16 ? kHidesHalf : kHides); }
+
 class Reader {
  public:
   explicit Reader(const Graph& graph) : graph_(graph) {}
@@ -65,7 +68,7 @@ class Reader {
     if (node.op == &ops::max_op) {
       // No score is as low: only masks are held up.
       for (size_t i : {0, 1})
-        if (const auto least = number(1 - i); least && *least <= kHides && std::isfinite(*least)) {
+        if (const auto least = number(1 - i); least && std::isfinite(*least) && hides(*least, graph_.type(v)->dtype)) {
           if (factor != 1 || to.floor || to.fill || !to.added.empty()) return false;
           to.floor = *least;
           return read(operand(i), factor, to, depth - 1);

@@ -11,6 +11,7 @@ namespace tessera::passes {
 
 // An added number of this size leaves nothing of a score: it hides as -inf does.
 constexpr double kHides = -1e30;
+constexpr double kHidesHalf = -65000;  // in f16, whose least number is -65504
 
 // A value that meets the scores where they have the shape `level`: products flatten batch and heads, masks know them.
 struct Met {

@@ -23,6 +23,9 @@ using ir::TermId;
 using ir::ValueId;
 using ir::X;
 
+// How far two numbers of a formula may be rounded apart, relative: a few units in the last place.
+double rounding_of(DType dtype) { return dtype == DType::f16 ? 1e-3 : dtype == DType::bf16 ? 8e-3 : 0; }
+
 // All matches of the patterns of one tier in one graph.
 class Sweep {
  public:
@@ -131,7 +134,8 @@ class Sweep {
     if (root.kind == Kind::apply && terms_[term].op != root.op) return;
     if (root.kind == Kind::sum && terms_[term].kind != Kind::sum) return;
     if (!may_hold(compiled.pattern, root, terms_[term])) return;
-    match(compiled.pattern, terms_, term, [&](const Match& found) { return accept(compiled, n, found); });
+    const double tolerance = compiled.rule->sides == nullptr ? rounding_of(graph_.type(node.results)->dtype) : 0;
+    match(compiled.pattern, terms_, term, tolerance, [&](const Match& found) { return accept(compiled, n, found); });
   }
 
   // A value of this term and type of element; views are made where only their base is there.
@@ -325,7 +329,8 @@ class Sweep {
     X y = rule.sides   ? instantiate(rule.sides->right, candidate.operands)
           : rule.right ? rule.right(candidate.operands, ir::A(*rule.op, ir::Attrs{candidate.attrs}))[0]
                        : builder.add(*rule.op, candidate.operands, candidate.attrs)[0];
-    if (candidate.product && std::fabs(candidate.left_number - 1) > 2e-6) y = y * candidate.left_number;
+    if (candidate.product && std::fabs(candidate.left_number - 1) > std::max(2e-6, rounding_of(y.dtype())))
+      y = y * candidate.left_number;
     for (auto [v, inverse] : candidate.left) {
       const X x = builder.wrap(v);
       y = candidate.product ? (inverse ? y / x : y * x) : (inverse ? y - x : y + x);

@@ -271,6 +271,21 @@ TEST(Fusion, Spellings) {
   }
 }
 
+TEST(Fusion, NumbersOfHalfPrecision) {
+  const auto gelu = [](double root) {
+    return make([&](Builder& b) {
+      X x = b.input(b.context().tensor(DType::f16, {2, 8}), "x");
+      return x * (erf(x / root) + 1.0) * 0.5;
+    });
+  };
+  ir::Graph graph = gelu(1.41421356);
+  ASSERT_TRUE(run_pipeline(graph, recogniser()));
+  EXPECT_EQ(ops_of(graph), "gelu");
+  graph = gelu(1.4179);
+  ASSERT_TRUE(run_pipeline(graph, recogniser()));
+  EXPECT_EQ(ops_of(graph), "div erf add mul mul");
+}
+
 TEST(Fusion, RulesCanBeTurnedOff) {
   ir::Graph graph = make([](Builder& b) {
     X x = input(b, {2, 8});

@@ -49,7 +49,8 @@ std::optional<std::vector<int>> permutation_of(const ir::View& view, const Shape
 
 class Matcher {
  public:
-  Matcher(const Pattern& pattern, Terms& subject) : pattern_(pattern), p_(pattern.terms()), s_(subject) {
+  Matcher(const Pattern& pattern, Terms& subject, double tolerance)
+      : pattern_(pattern), p_(pattern.terms()), s_(subject), tolerance_(std::max(tolerance, pattern.tolerance())) {
     found_.variables.assign(pattern.variables(), ir::kNoTerm);
     found_.holes.assign(pattern.holes().size(), std::nullopt);
   }
@@ -76,7 +77,7 @@ class Matcher {
       case Kind::apply:
         return match_apply(pattern, s, next);
       case Kind::mean:
-        return s_[s].kind == Kind::mean && same_attrs(*pattern.attrs, *s_[s].attrs, pattern_.tolerance()) &&
+        return s_[s].kind == Kind::mean && same_attrs(*pattern.attrs, *s_[s].attrs, tolerance_) &&
                match(pattern.args[0], s_[s].args[0], false, next);
       case Kind::sum: {
         if (s_[s].kind != Kind::sum) return false;
@@ -106,13 +107,13 @@ class Matcher {
     for (size_t i = 0; i < pattern_.holes().size(); ++i) {
       if (std::fabs(wanted - pattern_.holes()[i].stand_in) > 1e-9) continue;
       std::optional<double>& hole = found_.holes[i];
-      if (hole) return close(*hole, given, pattern_.tolerance()) && next();
+      if (hole) return close(*hole, given, tolerance_) && next();
       hole = given;
       if (next()) return true;
       found_.holes[i].reset();
       return false;
     }
-    return close(wanted, given, pattern_.tolerance()) && next();
+    return close(wanted, given, tolerance_) && next();
   }
   bool is_hole(double wanted) const {
     return std::any_of(pattern_.holes().begin(), pattern_.holes().end(),
@@ -125,7 +126,7 @@ class Matcher {
         return match_view(variable, pattern, s, next);
     const Term subject = s_[s];
     if (subject.kind != Kind::apply || subject.op != pattern.op || subject.args.size() != pattern.args.size() ||
-        !same_attrs(*pattern.attrs, *subject.attrs, pattern_.tolerance()))
+        !same_attrs(*pattern.attrs, *subject.attrs, tolerance_))
       return false;
     if (match_args(pattern, subject.args, 0, next)) return true;
     if (!pattern.op->commutative || subject.args.size() != 2) return false;
@@ -263,6 +264,7 @@ class Matcher {
   const Pattern& pattern_;
   const Terms& p_;
   Terms& s_;
+  double tolerance_;
   Match found_;
   int steps_ = 0;
 };
@@ -285,8 +287,9 @@ int Pattern::variable(TermId t) const {
   return found == graph_.inputs.end() ? -1 : static_cast<int>(found - graph_.inputs.begin());
 }
 
-bool match(const Pattern& pattern, Terms& subject, TermId root, const std::function<bool(const Match&)>& accept) {
-  return Matcher(pattern, subject).run(root, accept);
+bool match(const Pattern& pattern, Terms& subject, TermId root, double tolerance,
+           const std::function<bool(const Match&)>& accept) {
+  return Matcher(pattern, subject, tolerance).run(root, accept);
 }
 
 }  // namespace tessera::passes

@@ -61,8 +61,9 @@ struct Match {
 };
 
 // Calls accept with the ways in which `subject` contains the pattern as its root, until one is accepted. Inner values
-// match whole; the root of a sum or product may leave others outside. `subject` may make new terms.
-bool match(const Pattern& pattern, ir::Terms& subject, ir::TermId root,
+// match whole; the root of a sum or product may leave others outside. `subject` may make new terms. Numbers may differ
+// by `tolerance`, relative, or by the pattern's own where that is larger.
+bool match(const Pattern& pattern, ir::Terms& subject, ir::TermId root, double tolerance,
            const std::function<bool(const Match&)>& accept);
 
 }  // namespace tessera::passes
