@@ -153,6 +153,15 @@ const std::vector<Case>& cases() {
          return r + (d * (1.0 / sqrt(mean(d * d, {-1}) + 1e-5)) * weight(b, {8}) + weight(b, {8}));
        },
        "layer_norm add"},
+      {"partial rotary embedding with slices of flat tables",
+       [](Builder& b) {
+         X x = transpose(input(b, {2, 5, 4, 16}), {0, 2, 1, 3});
+         X c = slice(input(b, {9, 8}, "c"), 0, 0, 5), s = slice(input(b, {9, 8}, "s"), 0, 0, 5);
+         X r = slice(x, -1, 0, 8);
+         X turned = ir::concat({-slice(r, -1, 4, 4), slice(r, -1, 0, 4)}, -1);
+         return ir::concat({r * c + turned * s, slice(x, -1, 8, 8)}, -1);
+       },
+       "rotary"},
       {"eps outside the root",
        [](Builder& b) {
          X x = input(b, {2, 8}), d = x - mean(x, {-1});

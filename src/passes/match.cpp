@@ -144,7 +144,10 @@ class Matcher {
       for (size_t i = 0; i < inverse.size(); ++i) inverse[static_cast<size_t>((*permutation)[i])] = static_cast<int>(i);
       return match(pattern.args[0], s_.view(s, ir::transpose_view(*shape, inverse)), false, next);
     }
-    if (bound != ir::kNoTerm) return s_.view(bound, view) == s && next();
+    if (bound != ir::kNoTerm) {
+      const std::optional<Shape> shape = shape_of(bound);  // tables may have fewer axes than the pattern's
+      return shape && static_cast<int>(shape->size()) == view.base_rank() && s_.view(bound, view) == s && next();
+    }
     const TermId whole = widened(p_.shape(pattern_.value_of(variable)), view, s);
     return whole != ir::kNoTerm && match(pattern.args[0], whole, false, next);
   }
