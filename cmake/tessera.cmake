@@ -5,6 +5,14 @@ target_compile_options(tessera_flags INTERFACE -Wall -Wextra -Wpedantic)
 if(TESSERA_WERROR)
   target_compile_options(tessera_flags INTERFACE -Werror)
 endif()
+# Reading headers is most of what most files take. Names of one folder's files must then differ, those in unnamed
+# namespaces too. Not the kernels: each family exports a table of one name, and their time is the optimiser's.
+set(CMAKE_UNITY_BUILD ${TESSERA_UNITY})
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
+if(TESSERA_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  # It takes a file that another one includes for a header, whose types must not hold those of unnamed namespaces.
+  target_compile_options(tessera_flags INTERFACE -Wno-subobject-linkage)
+endif()
 if(TESSERA_SANITIZE)
   target_compile_options(tessera_flags INTERFACE -fsanitize=${TESSERA_SANITIZE} -fno-sanitize-recover=all
                                                  -fno-omit-frame-pointer)

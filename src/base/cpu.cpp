@@ -23,11 +23,11 @@
 namespace tessera {
 namespace {
 
-constexpr size_t kMaxFile = 4 << 20;  // /proc/cpuinfo of hundreds of CPUs
+constexpr size_t kMaxCpuFile = 4 << 20;  // /proc/cpuinfo of hundreds of CPUs
 
 // The first line of a small file, or "".
 std::string line_of(const std::string& path) {
-  std::string text = read_file(path, kMaxFile).value_or("");
+  std::string text = read_file(path, kMaxCpuFile).value_or("");
   text.resize(std::min(text.find('\n'), text.size()));
   return text;
 }
@@ -128,7 +128,7 @@ std::string brand() { return {}; }
 
 // The value of the first line "key : value" of /proc/cpuinfo.
 std::string cpuinfo_value(std::string_view key) {
-  const std::string text = read_file("/proc/cpuinfo", kMaxFile).value_or("");
+  const std::string text = read_file("/proc/cpuinfo", kMaxCpuFile).value_or("");
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
     std::string_view line = std::string_view(text).substr(begin, end - begin);

@@ -24,7 +24,7 @@ constexpr size_t kMapFrom = SIZE_MAX;  // only the heap is watched for accesses 
 constexpr size_t kMapFrom = 256 << 10;  // below it, the page faults of a mapping cost more than the heap keeps
 #endif
 constexpr size_t kHugePage = 2 << 20;
-constexpr size_t kMaxFile = 1 << 20;
+constexpr size_t kMaxStatusFile = 1 << 20;
 
 constexpr size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -109,14 +109,14 @@ void AlignedBuffer::swap(AlignedBuffer& other) noexcept {
 }
 
 ResidentSet resident_set() {
-  const std::string status = read_file("/proc/self/status", kMaxFile).value_or("");
+  const std::string status = read_file("/proc/self/status", kMaxStatusFile).value_or("");
   ResidentSet set = {parse_field(status, "VmRSS").value_or(0), parse_field(status, "VmHWM").value_or(0)};
   set.peak = std::max(set.peak, set.now);  // the kernel updates them at different times
   return set;
 }
 
 MachineMemory machine_memory(const std::string& root) {
-  const std::string info = read_file(root + "/proc/meminfo", kMaxFile).value_or("");
+  const std::string info = read_file(root + "/proc/meminfo", kMaxStatusFile).value_or("");
   MachineMemory memory = {parse_field(info, "MemTotal").value_or(0), parse_field(info, "MemAvailable").value_or(0)};
   const CgroupLimits limits = cgroup_limits(root);
   if (limits.memory) {

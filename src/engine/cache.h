@@ -26,7 +26,7 @@ class CompileCache {
   // What the plan of this graph of the model depends on: the contents of the model and what it was read with, the
   // options, this build, and the instruction set. Contents of files that have not changed since they were last
   // read are not read again.
-  std::string key(const Model::Impl& model, const ir::Graph& graph, const CompileOptions& options,
+  std::string key(const Model::Impl& model, const ir::Graph& graph, const tessera::CompileOptions& options,
                   std::string_view isa) const;
 
   struct Entry {

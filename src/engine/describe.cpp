@@ -15,7 +15,7 @@ ValueInfo::Kind kind_of(ir::Kind kind) {
                                       : ValueInfo::Kind::tensor;
 }
 
-std::string type_text(DType dtype, const ValueInfo& info) {
+std::string element_text(DType dtype, const ValueInfo& info) {
   std::string text(name(dtype));
   text += '[';
   if (!info.ranked) text += '*';
@@ -32,7 +32,7 @@ ValueInfo describe(const plan::Routine& routine, plan::ValueId id, std::string n
     const bool sequence = value.kind == plan::Kind::sequence;
     info.kind = sequence ? ValueInfo::Kind::sequence : ValueInfo::Kind::optional;
     info.ranked = false;
-    info.type = (sequence ? "seq<" : "opt<") + type_text(value.dtype, info) + ">";
+    info.type = (sequence ? "seq<" : "opt<") + element_text(value.dtype, info) + ">";
     return info;
   }
   info.ranked = value.ranked;
@@ -41,7 +41,7 @@ ValueInfo describe(const plan::Routine& routine, plan::ValueId id, std::string n
     info.shape.push_back(plan::print(routine, size));
     info.sizes.push_back(expr.op == plan::ExprOp::constant ? expr.value : -1);
   }
-  info.type = type_text(value.dtype, info);
+  info.type = element_text(value.dtype, info);
   return info;
 }
 
@@ -68,7 +68,7 @@ Result<ValueInfo> declared(const onnx::ValueInfoProto& proto) {
                                                  : std::string(dim.dim_param));
     info.sizes.push_back(dim.dim_value.value_or(-1));
   }
-  info.type += type_text(info.dtype, info) + ends;
+  info.type += element_text(info.dtype, info) + ends;
   if (info.kind != ValueInfo::Kind::tensor) info.shape.clear(), info.sizes.clear(), info.ranked = false;
   return info;
 }

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 using Ids = std::vector<int64_t>;
 using Rows = std::vector<std::vector<float>>;  // the logits of each step of one sequence
 
-const fs::path kData = "../shared/data";
+const fs::path kShared = "../shared/data";
 constexpr int kSteps = 2;
 
 Ids prompt(size_t sequence, int64_t vocabulary) {
@@ -89,8 +89,8 @@ struct Case {
 };
 
 TEST(Deterministic, SequencesAreTheSameBitsInAnyBatch) {
-  if (!fs::exists(kData / "stories260k"))
-    GTEST_SKIP() << kData / "stories260k"
+  if (!fs::exists(kShared / "stories260k"))
+    GTEST_SKIP() << kShared / "stories260k"
                  << " is not here";
   constexpr size_t kSequences = 32;
   const Case cases[] = {{"stories260k"},
@@ -99,7 +99,7 @@ TEST(Deterministic, SequencesAreTheSameBitsInAnyBatch) {
                         {"architectures/mixtral", "q4_0"}};
   for (const Case& c : cases) {
     SCOPED_TRACE(fmt::format("{} {} {}", c.model, c.weights, name(c.cache)));
-    const auto source = open_language_model((kData / c.model).string());
+    const auto source = open_language_model((kShared / c.model).string());
     ASSERT_TRUE(source) << source.error().to_string();
     std::vector<Rows> alone;
     for (const auto& [threads, chunk] : {std::pair<int, int64_t>{1, 512}, {2, 7}}) {
@@ -131,7 +131,7 @@ TEST(Deterministic, SequencesAreTheSameBitsInAnyBatch) {
 }
 
 TEST(Deterministic, VectorsAreTheSameBitsBesideAnyTexts) {
-  const auto path = kData / "architectures" / "st_bert";
+  const auto path = kShared / "architectures" / "st_bert";
   if (!fs::exists(path)) GTEST_SKIP() << path << " is not here";
   const auto source = open_language_model(path.string());
   ASSERT_TRUE(source) << source.error().to_string();

@@ -16,11 +16,11 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr size_t kMaxHeader = size_t{1} << 20;  // bytes; NumPy writes some hundred
-constexpr size_t kMaxRank = 64;                 // NumPy's own limit
-constexpr size_t kDataAlignment = 64;           // of the data in files that NumPy writes
+constexpr size_t kMaxNpyHeader = size_t{1} << 20;  // bytes; NumPy writes some hundred
+constexpr size_t kMaxNpyRank = 64;                 // NumPy's own limit
+constexpr size_t kDataAlignment = 64;              // of the data in files that NumPy writes
 
-struct Header {
+struct NpyHeader {
   std::string descr;
   bool fortran_order = false;
   Dims shape;
@@ -31,7 +31,7 @@ struct Header {
 class HeaderParser {
  public:
   explicit HeaderParser(std::string_view text) : rest_(text) {}
-  Result<Header> parse();
+  Result<NpyHeader> parse();
 
  private:
   void skip_space() {
@@ -48,7 +48,7 @@ class HeaderParser {
   }
   Result<std::string_view> string();
   Result<Dims> tuple();
-  Status value(std::string_view key, Header& out);
+  Status value(std::string_view key, NpyHeader& out);
 
   std::string_view rest_;
 };
@@ -74,14 +74,15 @@ Result<Dims> HeaderParser::tuple() {
     rest_.remove_prefix(static_cast<size_t>(stop - rest_.data()));
     take("L");  // Python 2's long integers
     dims.push_back(size);
-    if (dims.size() > kMaxRank) return fail(Code::shape_invalid, "the .npy array has more than {} axes", kMaxRank);
+    if (dims.size() > kMaxNpyRank)
+      return fail(Code::shape_invalid, "the .npy array has more than {} axes", kMaxNpyRank);
     if (take(")")) return dims;
     if (!take(",")) return bad("comma");
   }
   return dims;
 }
 
-Status HeaderParser::value(std::string_view key, Header& out) {
+Status HeaderParser::value(std::string_view key, NpyHeader& out) {
   if (key == "descr") {
     if (take("[")) return fail(Code::unsupported_feature, "the .npy array has fields of several types");
     TESSERA_ASSIGN(out.descr, string());
@@ -99,8 +100,8 @@ Status HeaderParser::value(std::string_view key, Header& out) {
   return {};
 }
 
-Result<Header> HeaderParser::parse() {
-  Header header;
+Result<NpyHeader> HeaderParser::parse() {
+  NpyHeader header;
   if (!take("{")) return bad("dictionary");
   while (!take("}")) {
     TESSERA_ASSIGN(std::string_view key, string());
@@ -213,8 +214,8 @@ Status split(std::span<const std::byte> file, std::string_view& header, std::spa
   const size_t length_bytes = version == 1 ? 2 : 4;
   uint32_t length = 0;
   std::memcpy(&length, text.data() + prefix, length_bytes);
-  if (length > kMaxHeader)
-    return fail(Code::file_malformed, "the .npy header has {} bytes, more than {}", length, kMaxHeader);
+  if (length > kMaxNpyHeader)
+    return fail(Code::file_malformed, "the .npy header has {} bytes, more than {}", length, kMaxNpyHeader);
   if (length > text.size() - prefix - length_bytes)
     return fail(Code::file_truncated, "the .npy file ends in its header");
   header = text.substr(prefix + length_bytes, length);
@@ -253,7 +254,7 @@ Result<Tensor> parse_npy(std::span<const std::byte> file, std::shared_ptr<const 
   std::string_view text;
   std::span<const std::byte> data;
   TESSERA_TRY(split(file, text, data));
-  TESSERA_ASSIGN(Header header, HeaderParser(text).parse());
+  TESSERA_ASSIGN(NpyHeader header, HeaderParser(text).parse());
   TESSERA_ASSIGN(Encoding encoding, encoding_of(header.descr, expected));
   TESSERA_ASSIGN(int64_t count, element_count(header.shape));
   const Int128 needed = static_cast<Int128>(count) * static_cast<Int128>(encoding.size);

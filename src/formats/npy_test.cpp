@@ -33,7 +33,7 @@ std::string bytes_of(std::vector<T> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
-Result<Tensor> parse(const std::string& file, std::optional<DType> expected = {}) {
+Result<Tensor> npy_tensor(const std::string& file, std::optional<DType> expected = {}) {
   return parse_npy(std::as_bytes(std::span(file)), nullptr, expected);
 }
 
@@ -58,7 +58,7 @@ TEST(Npy, ReadsEveryNumericTypeInBothByteOrders) {
     for (auto& [order, bytes] :
          {std::pair<std::string, std::string>{"<", data}, {">", swapped}, {"|", data}, {"=", data}}) {
       std::string file = simple(order + descr, "(2, 1)", bytes);
-      auto got = parse(file);
+      auto got = npy_tensor(file);
       ASSERT_TRUE(got) << got.error().to_string();
       EXPECT_EQ(got->dtype(), type);
       EXPECT_EQ(got->shape(), (Dims{2, 1}));
@@ -71,20 +71,20 @@ TEST(Npy, ReadsAllVersionsAndWaysToWriteTheHeader) {
   const std::string data = bytes_of<int32_t>({5, 6});
   for (int version : {1, 2, 3}) {
     std::string file = npy("{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }     \n", data, version);
-    auto got = parse(file);
+    auto got = npy_tensor(file);
     ASSERT_TRUE(got) << got.error().to_string();
     EXPECT_EQ(values_of(*got), (std::vector<double>{5, 6}));
   }
   for (const char* header : {"{\"shape\":(2,),\"fortran_order\":False,\"descr\":\"<i4\"}",
                              "{'descr': '<i4', 'fortran_order': True, 'shape': (2L,)}"}) {
-    auto got = parse(npy(header, data));
+    auto got = npy_tensor(npy(header, data));
     ASSERT_TRUE(got) << got.error().to_string();
     EXPECT_EQ(got->shape(), (Dims{2}));
   }
-  auto scalar = parse(simple("<i4", "()", data.substr(0, 4)));
+  auto scalar = npy_tensor(simple("<i4", "()", data.substr(0, 4)));
   ASSERT_TRUE(scalar);
   EXPECT_EQ(scalar->rank(), 0);
-  auto empty = parse(simple("<i4", "(3, 0)", ""));
+  auto empty = npy_tensor(simple("<i4", "(3, 0)", ""));
   ASSERT_TRUE(empty);
   EXPECT_EQ(empty->shape(), (Dims{3, 0}));
 }
@@ -95,7 +95,7 @@ TEST(Npy, TurnsColumnMajorIntoRowMajor) {
   for (int k = 0; k < 4; ++k)
     for (int j = 0; j < 3; ++j)
       for (int i = 0; i < 2; ++i) column.push_back(static_cast<int16_t>(100 * i + 10 * j + k));
-  auto got = parse(npy("{'descr': '<i2', 'fortran_order': True, 'shape': (2, 3, 4)}", bytes_of(column)));
+  auto got = npy_tensor(npy("{'descr': '<i2', 'fortran_order': True, 'shape': (2, 3, 4)}", bytes_of(column)));
   ASSERT_TRUE(got);
   for (int i = 0, at = 0; i < 2; ++i)
     for (int j = 0; j < 3; ++j)
@@ -121,41 +121,41 @@ TEST(Npy, BorrowsWhatIsInPlace) {
 }
 
 TEST(Npy, BooleansBecomeZeroOrOne) {
-  auto got = parse(simple("|b1", "(3,)", std::string("\x00\x01\x80", 3)));
+  auto got = npy_tensor(simple("|b1", "(3,)", std::string("\x00\x01\x80", 3)));
   ASSERT_TRUE(got);
   EXPECT_EQ(std::memcmp(got->data(), "\0\1\1", 3), 0);
 }
 
 TEST(Npy, RawBytesAreReadAsTheTypeThatIsWanted) {
   const std::string bf16 = simple("|V2", "(2,)", bytes_of<uint16_t>({0x3f80, 0xc000}));
-  auto b = parse(bf16);
+  auto b = npy_tensor(bf16);
   ASSERT_TRUE(b);
   EXPECT_EQ(b->dtype(), DType::bf16);
   EXPECT_EQ(values_of(*b), (std::vector<double>{1, -2}));
   const std::string bytes = simple("<V1", "(3,)", "\x38\xb8\x01");
-  auto f8 = parse(bytes, DType::f8e4m3fn);
+  auto f8 = npy_tensor(bytes, DType::f8e4m3fn);
   ASSERT_TRUE(f8);
   EXPECT_EQ(values_of(*f8), (std::vector<double>{1, -1, 0x1p-9}));
-  EXPECT_EQ(parse(bytes).error().code, Code::unsupported_feature);
-  EXPECT_EQ(parse(bytes, DType::f32).error().code, Code::unsupported_feature);
-  auto i4 = parse(simple("|V1", "(3,)", "\x07\xff\xf8"), DType::i4);
+  EXPECT_EQ(npy_tensor(bytes).error().code, Code::unsupported_feature);
+  EXPECT_EQ(npy_tensor(bytes, DType::f32).error().code, Code::unsupported_feature);
+  auto i4 = npy_tensor(simple("|V1", "(3,)", "\x07\xff\xf8"), DType::i4);
   ASSERT_TRUE(i4);
   EXPECT_EQ(values_of(*i4), (std::vector<double>{7, -1, -8}));
 }
 
 TEST(Npy, PacksSmallIntegersAndChecksThem) {
-  auto got = parse(simple("|i1", "(3,)", "\x07\xff\xf8"), DType::i4);
+  auto got = npy_tensor(simple("|i1", "(3,)", "\x07\xff\xf8"), DType::i4);
   ASSERT_TRUE(got);
   EXPECT_EQ(got->dtype(), DType::i4);
   EXPECT_EQ(got->bytes(), 2u);
   EXPECT_EQ(values_of(*got), (std::vector<double>{7, -1, -8}));
-  auto bad = parse(simple("|i1", "(2,)", "\x01\x08"), DType::i4);
+  auto bad = npy_tensor(simple("|i1", "(2,)", "\x01\x08"), DType::i4);
   ASSERT_FALSE(bad);
   EXPECT_EQ(bad.error().code, Code::value_invalid);
   EXPECT_EQ(bad.error().message, "element 1 of the .npy array is 8, which i4 cannot hold");
-  EXPECT_EQ(parse(simple("|u1", "(1,)", "\xff"), DType::i4).error().code, Code::value_invalid);
+  EXPECT_EQ(npy_tensor(simple("|u1", "(1,)", "\xff"), DType::i4).error().code, Code::value_invalid);
   // A type of whole bytes that is wanted does not change what the file holds.
-  EXPECT_EQ(parse(simple("|i1", "(2,)", "ab"), DType::f32)->dtype(), DType::i8);
+  EXPECT_EQ(npy_tensor(simple("|i1", "(2,)", "ab"), DType::f32)->dtype(), DType::i8);
 }
 
 TEST(Npy, WrittenArraysReadBack) {
@@ -220,7 +220,7 @@ TEST(Npy, RefusesWhatIsNoArray) {
       {npy("{'descr': '<f4', 'fortran_order': True, 'shape': (1099511627776, 4)}", "abcd"), Code::file_truncated},
   };
   for (const auto& [file, code] : bad) {
-    auto got = parse(file);
+    auto got = npy_tensor(file);
     ASSERT_FALSE(got) << file;
     EXPECT_EQ(got.error().code, code) << got.error().to_string() << "\n" << file;
   }
@@ -236,7 +236,7 @@ TEST(Npy, DamagedFilesGiveErrorsOrArrays) {
     std::string bad = good;
     for (int k = 0; k < 2; ++k)
       bad[random() % 80] = static_cast<char>(random() % 3 == 0 ? random() : 32 + random() % 95);
-    static_cast<void>(parse(bad, static_cast<DType>(random() % kDTypeCount)));
+    static_cast<void>(npy_tensor(bad, static_cast<DType>(random() % kDTypeCount)));
   }
 }
 

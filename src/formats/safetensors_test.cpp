@@ -17,7 +17,7 @@ std::string file_of(const std::string& header, size_t data, uint64_t length) {
 }
 std::string file_of(const std::string& header, size_t data) { return file_of(header, data, header.size()); }
 
-Result<std::map<std::string, Tensor>> parse(const std::string& bytes) {
+Result<std::map<std::string, Tensor>> tensors_of(const std::string& bytes) {
   return parse_safetensors(std::as_bytes(std::span(bytes)), nullptr);
 }
 
@@ -26,7 +26,7 @@ TEST(Safetensors, ReadsTensors) {
       R"({"__metadata__":{"format":"pt"},"b":{"dtype":"BF16","shape":[],"data_offsets":[8,10]},)"
       R"("a":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]},"e":{"dtype":"U8","shape":[0,5],"data_offsets":[4,4]}} )",
       10);
-  const auto tensors = parse(bytes);
+  const auto tensors = tensors_of(bytes);
   ASSERT_TRUE(tensors) << tensors.error().to_string();
   ASSERT_EQ(tensors->size(), 3u);
   EXPECT_EQ(tensors->at("a").shape(), (Dims{1, 2}));
@@ -72,7 +72,7 @@ TEST(Safetensors, RefusesWhatLies) {
        Code::file_malformed, "two tensors"},
   };
   for (const Case& c : cases) {
-    const auto tensors = parse(c.bytes);
+    const auto tensors = tensors_of(c.bytes);
     ASSERT_FALSE(tensors) << c.says;
     EXPECT_EQ(tensors.error().code, c.code) << tensors.error().to_string();
     EXPECT_NE(tensors.error().message.find(c.says), std::string::npos) << tensors.error().message;

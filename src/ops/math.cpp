@@ -39,6 +39,7 @@ X abs(X x) { return unary(ops::abs_op, x); }
 X exp(X x) { return unary(ops::exp_op, x); }
 X log(X x) { return unary(ops::log_op, x); }
 X sqrt(X x) { return unary(ops::sqrt_op, x); }
+X ceil(X x) { return unary(ops::ceil_op, x); }
 X rsqrt(X x) { return unary(ops::rsqrt_op, x); }
 X tanh(X x) { return unary(ops::tanh_op, x); }
 X erf(X x) { return unary(ops::erf_op, x); }

@@ -33,6 +33,7 @@ X abs(X x);
 X exp(X x);
 X log(X x);
 X sqrt(X x);
+X ceil(X x);
 X rsqrt(X x);
 X tanh(X x);
 X erf(X x);

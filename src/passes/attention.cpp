@@ -19,7 +19,7 @@ using ir::ValueId;
 using ir::X;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr int kDepth = 24;
+constexpr int kScoreDepth = 24;
 
 // The call that is being put together.
 struct Call {
@@ -297,7 +297,7 @@ class Attentions {
 
   // The value without the numbers that multiply it, under views too.
   X unscaled(ValueId v, double& scale) {
-    for (int depth = kDepth; depth > 0; --depth) {
+    for (int depth = kScoreDepth; depth > 0; --depth) {
       v = uncast(graph_, v);
       const bool viewed = defined_by(graph_, v, ir::core::view) != nullptr;
       const ValueId inner = viewed ? uncast(graph_, operand_of(graph_, v, 0)) : v;

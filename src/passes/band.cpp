@@ -14,7 +14,7 @@ using ir::Node;
 using ir::ValueId;
 
 // Formulas of masks are small; longer chains are something else.
-constexpr int kDepth = 24;
+constexpr int kAffineDepth = 24;
 // Elements of constants that are looked through.
 constexpr int64_t kMaxElements = int64_t{1} << 24;
 
@@ -249,8 +249,8 @@ std::optional<double> number_of(const Graph& graph, ValueId v) {
   return first;
 }
 
-std::optional<Affine> affine(const Graph& graph, ValueId value) { return affine_of(graph, value, kDepth); }
-bool is_zero_or_one(const Graph& graph, ValueId value) { return zero_or_one(graph, value, kDepth); }
-std::optional<Affine> half_plane(const Graph& graph, ValueId value) { return half_plane_of(graph, value, kDepth); }
+std::optional<Affine> affine(const Graph& graph, ValueId value) { return affine_of(graph, value, kAffineDepth); }
+bool is_zero_or_one(const Graph& graph, ValueId value) { return zero_or_one(graph, value, kAffineDepth); }
+std::optional<Affine> half_plane(const Graph& graph, ValueId value) { return half_plane_of(graph, value, kAffineDepth); }
 
 }  // namespace tessera::passes

@@ -19,7 +19,7 @@ using ir::NodeId;
 using ir::ValueId;
 
 // y = x scale[c] + shift[c]
-struct Affine {
+struct ChannelAffine {
   std::vector<double> scale, shift;
 };
 
@@ -37,7 +37,7 @@ std::optional<std::vector<double>> per_channel(const ir::Graph& graph, ValueId v
 }
 
 // Applies what node n does to x; false when that is no scale or shift of channels.
-bool apply(const ir::Graph& graph, NodeId n, ValueId x, int rank, Affine& affine) {
+bool apply(const ir::Graph& graph, NodeId n, ValueId x, int rank, ChannelAffine& affine) {
   const ir::Node& node = graph.node(n);
   const auto operands = graph.operands(n);
   const bool add = node.op == &ops::add_op, sub = node.op == &ops::sub_op, mul = node.op == &ops::mul_op;
@@ -61,7 +61,7 @@ bool apply(const ir::Graph& graph, NodeId n, ValueId x, int rank, Affine& affine
 }
 
 // The operand times one number a row along axis 0, or null when there is not enough memory.
-std::optional<Tensor> scaled(const Tensor& w, const std::vector<double>& scale) {
+std::optional<Tensor> scaled_channels(const Tensor& w, const std::vector<double>& scale) {
   Result<Tensor> made = Tensor::make(w.dtype(), w.shape());
   if (!made) return std::nullopt;
   const int64_t row = scale.empty() ? 0 : w.count() / static_cast<int64_t>(scale.size());
@@ -86,7 +86,7 @@ Result<std::vector<ir::Edit>> fold_channel_scales(ir::Graph& graph, const PassCo
     ValueId y = graph.result(n, 0);
     if (w == nullptr || !is_float(w->dtype()) || w->rank() < 3 || (operands.size() > 2 && b == nullptr)) continue;
     const auto channels = static_cast<size_t>(w->shape()[0]);
-    Affine affine{std::vector<double>(channels, 1), std::vector<double>(channels, 0)};
+    ChannelAffine affine{std::vector<double>(channels, 1), std::vector<double>(channels, 0)};
     for (size_t c = 0; b != nullptr && c < channels; ++c)
       affine.shift[c] = decode(b->dtype(), b->data(), static_cast<int64_t>(c));
     std::vector<ir::LocId> places = {node.location};
@@ -99,7 +99,7 @@ Result<std::vector<ir::Edit>> fold_channel_scales(ir::Graph& graph, const PassCo
       y = graph.result(user, 0);
     }
     if (places.size() == 1) continue;
-    std::optional<Tensor> weight = scaled(*w, affine.scale);
+    std::optional<Tensor> weight = scaled_channels(*w, affine.scale);
     Result<Tensor> bias = Tensor::make(w->dtype(), {static_cast<int64_t>(channels)});
     if (!weight || !bias) continue;
     for (size_t c = 0; c < channels; ++c)

@@ -27,9 +27,9 @@ using ir::X;
 double rounding_of(DType dtype) { return dtype == DType::f16 ? 1e-3 : dtype == DType::bf16 ? 8e-3 : 0; }
 
 // All matches of the patterns of one tier in one graph.
-class Sweep {
+class FusionSweep {
  public:
-  Sweep(ir::Graph& graph, int tier, ir::EditLimit limit)
+  FusionSweep(ir::Graph& graph, int tier, ir::EditLimit limit)
       : graph_(graph), rewrite_(graph, limit), terms_(graph, tier > 1), uses_(graph) {
     taken_.assign(graph.node_count(), false);
     nodes_ = static_cast<NodeId>(graph.node_count());
@@ -385,7 +385,7 @@ Result<std::vector<ir::Edit>> sweep_rules(ir::Graph& graph, const RuleSet& rules
     std::stable_sort(ordered.begin(), ordered.end(), [](const FusionPattern* a, const FusionPattern* b) {
       return a->pattern.size() > b->pattern.size();
     });
-    Sweep sweep(graph, tier, limit);
+    FusionSweep sweep(graph, tier, limit);
     for (const Rule* rule : rules.at_shapes)
       if (rule->tier == tier && enabled(*rule)) sweep.run_at_shapes(*rule);
     for (const FusionPattern* pattern : ordered) sweep.run(*pattern);

@@ -28,9 +28,9 @@ Precision precision_of(const ir::Graph& graph, NodeId n, std::span<const Precisi
   return precision;
 }
 
-class Sweep {
+class PrecisionSweep {
  public:
-  Sweep(ir::Graph& graph, const PassContext& context)
+  PrecisionSweep(ir::Graph& graph, const PassContext& context)
       : graph_(graph), rewrite_(graph, context.limit), rules_(context.options.precision) {}
 
   Result<std::vector<ir::Edit>> run() {
@@ -156,7 +156,7 @@ class Sweep {
 
 Result<std::vector<ir::Edit>> lower_precision(ir::Graph& graph, const PassContext& context) {
   if (context.options.precision.empty()) return std::vector<ir::Edit>();
-  return Sweep(graph, context).run();
+  return PrecisionSweep(graph, context).run();
 }
 
 }  // namespace tessera::passes

@@ -18,9 +18,10 @@ using ir::X;
 enum Operand : size_t { kX, kW, kXScale, kWScale, kXZero, kWZero, kBias, kOperands };
 using Product = std::array<ValueId, kOperands>;
 
-class Sweep {
+class QuantizedSweep {
  public:
-  Sweep(ir::Graph& graph, ir::EditLimit limit) : graph_(graph), rewrite_(graph, limit), uses_(graph.value_count(), 0) {
+  QuantizedSweep(ir::Graph& graph, ir::EditLimit limit)
+      : graph_(graph), rewrite_(graph, limit), uses_(graph.value_count(), 0) {
     for (NodeId n = 0; n < graph.node_count(); ++n)
       for (ValueId v : graph.operands(n))
         if (v != ir::kNoValue) ++uses_[v];
@@ -29,8 +30,9 @@ class Sweep {
   }
 
   Result<std::vector<ir::Edit>> run() {
-    using Rule = bool (Sweep::*)(NodeId);
-    constexpr std::array<Rule, 4> kRules = {&Sweep::real_sum, &Sweep::scaled, &Sweep::shifted, &Sweep::dequantized};
+    using Rule = bool (QuantizedSweep::*)(NodeId);
+    constexpr std::array<Rule, 4> kRules = {&QuantizedSweep::real_sum, &QuantizedSweep::scaled,
+                                            &QuantizedSweep::shifted, &QuantizedSweep::dequantized};
     for (NodeId n = 0; n < nodes_ && !rewrite_.exhausted(); ++n)
       for (const Rule rule : kRules)
         if ((this->*rule)(n)) break;
@@ -186,7 +188,7 @@ class Sweep {
 Result<std::vector<ir::Edit>> raise_quantized(ir::Graph& graph, const PassContext& context) {
   if (context.options.strict) return std::vector<ir::Edit>();  // scales multiply in another order
   if (context.options.targets && !context.options.targets(ops::linear_quantized_op)) return std::vector<ir::Edit>();
-  return Sweep(graph, context.limit).run();
+  return QuantizedSweep(graph, context.limit).run();
 }
 
 }  // namespace tessera::passes

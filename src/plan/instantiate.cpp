@@ -9,7 +9,7 @@ namespace tessera::plan {
 namespace {
 
 // No machine has this much: sums of such sizes cannot overflow.
-constexpr size_t kMaxBytes = size_t{1} << 46;
+constexpr size_t kMaxArenaBytes = size_t{1} << 46;
 constexpr int64_t kMaxCount = int64_t{1} << 46;
 
 std::string describe_value(const Routine& r, ValueId v) {
@@ -201,8 +201,8 @@ class Memory {
       }
     }
     size_t sum = 0;
-    for (const Interval& interval : all) sum = std::min(sum + interval.bytes, kMaxBytes);
-    if (sum == kMaxBytes) {
+    for (const Interval& interval : all) sum = std::min(sum + interval.bytes, kMaxArenaBytes);
+    if (sum == kMaxArenaBytes) {
       ValueId largest = 0;
       for (ValueId v = 0; v < n; ++v)
         if (instance_.places[v].bytes > instance_.places[largest].bytes) largest = v;

@@ -14,7 +14,7 @@
 namespace tessera::plan {
 namespace {
 
-constexpr size_t kMaxBytes = size_t{1} << 44;  // of a constant to be packed: more than any machine has
+constexpr size_t kMaxConstantBytes = size_t{1} << 44;  // of a constant to be packed: more than any machine has
 
 // The call of a kernel's packing functions: one operand, its data null, and the step's attributes.
 struct Call {
@@ -29,7 +29,7 @@ Result<std::unique_ptr<Call>> call_of(const Routine& r, const Step& step, size_t
   TESSERA_ASSIGN(bool known, check_operand(r, sizes, operand, Layout::strided));
   TESSERA_ASSIGN(const std::optional<size_t> plain, bytes_of(r, sizes, operand));
   // Packing functions multiply sizes without a look at overflow.
-  if (plain && *plain > kMaxBytes)
+  if (plain && *plain > kMaxConstantBytes)
     return fail(Code::plan_invalid, "operand {} of a kernel has {} bytes", index, *plain);
   for (uint32_t a = 0; a < step.n_attrs; ++a)
     for (ExprId id : r.list(r.attrs[step.attrs + a].list)) known &= sizes.known(id);

@@ -6,7 +6,7 @@
 namespace tessera::text {
 namespace {
 
-constexpr int kMaxDepth = 32;
+constexpr int kMaxProcessorDepth = 32;
 constexpr size_t kMaxParts = 1024;  // of a frame: hostile sequences double it
 
 FramePart inserted(uint32_t id, int32_t type_id) { return {FramePart::Kind::inserted, type_id, {id}}; }
@@ -98,7 +98,8 @@ Status wrap(std::vector<FramePart>& inner, const std::vector<FramePart>& outer) 
 }
 
 Result<Frame> read_frame_at(const JsonValue& json, int depth) {
-  if (depth > kMaxDepth) return fail(Code::file_malformed, "the post_processor nests deeper than {}", kMaxDepth);
+  if (depth > kMaxProcessorDepth)
+    return fail(Code::file_malformed, "the post_processor nests deeper than {}", kMaxProcessorDepth);
   TESSERA_ASSIGN(const std::string_view type, string_field(json, "type", ""));
   Frame frame;
   if (type == "TemplateProcessing") {

@@ -7,10 +7,11 @@
 namespace tessera::text {
 namespace {
 
-constexpr int kMaxDepth = 32;  // of sequences in sequences
+constexpr int kMaxSequenceDepth = 32;  // of sequences in sequences
 
 Result<std::string_view> type_of(const JsonValue& json, std::string_view what, int depth) {
-  if (depth > kMaxDepth) return fail(Code::file_malformed, "the {} nests deeper than {}", what, kMaxDepth);
+  if (depth > kMaxSequenceDepth)
+    return fail(Code::file_malformed, "the {} nests deeper than {}", what, kMaxSequenceDepth);
   const auto type = field(json, "type");
   if (!type) return fail(Code::file_malformed, "a {} has no 'type'", what);
   return as<std::string_view>(*type, "type", "a string");

@@ -18,7 +18,7 @@ constexpr std::string_view kHexDigits = "0-9A-Fa-f";
 constexpr std::string_view kAlphabeticSymbols =
     "\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}\\x{1F150}-\\x{1F169}"
     "\\x{1F170}-\\x{1F189}";
-constexpr int kMaxDepth = 100;
+constexpr int kMaxNesting = 100;
 
 constexpr std::array<std::string_view, 30> kCategoryNames = {
     "Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps",
@@ -289,7 +289,7 @@ Status Translator::group() {
   } else {
     ++at_;  // captures are never asked for
   }
-  if (groups_.size() >= kMaxDepth) return bad("too deep a nesting");
+  if (groups_.size() >= kMaxNesting) return bad("too deep a nesting");
   groups_.push_back({begin, outer});
   out_ += prefix;
   atom_ = SIZE_MAX;
@@ -397,7 +397,7 @@ std::string Translator::close(const Set& set) {
 }
 
 Result<std::string> Translator::character_class(int depth) {
-  if (depth > kMaxDepth) return bad("too deep a nesting");
+  if (depth > kMaxNesting) return bad("too deep a nesting");
   ++at_;  // [
   const bool negated = take("^");
   std::vector<Set> operands(1);

@@ -1,6 +1,7 @@
 // Compares the kernels that table.def names with the reference interpreter.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "ir/attrs.h"
@@ -17,6 +18,7 @@ struct Operand {
   bool present = true;
 };
 inline Operand absent() { return {.present = false}; }
+inline Operand f32(Dims shape, double lo = -3, double hi = 3) { return {DType::f32, std::move(shape), lo, hi}; }
 
 struct Case {
   const char* op;

@@ -6,7 +6,6 @@
 namespace tessera::kernel_test {
 namespace {
 
-Operand f32(Dims shape) { return {DType::f32, std::move(shape)}; }
 Operand i64(std::vector<double> values) {
   return {DType::i64, {static_cast<int64_t>(values.size())}, 0, 0, false, std::move(values)};
 }

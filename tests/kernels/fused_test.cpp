@@ -17,8 +17,6 @@ TileStep unary(const ir::OpDef& def, int64_t x) { return {op(def), {x, -1, -1}};
 TileStep binary(const ir::OpDef& def, int64_t x, int64_t y) { return {op(def), {x, y, -1}}; }
 TileStep literal(float number) { return {ops::kTileLiteral, {std::bit_cast<uint32_t>(number), -1, -1}}; }
 
-Operand f32(Dims shape, double lo = -3, double hi = 3) { return {DType::f32, std::move(shape), lo, hi}; }
-
 struct Norm {
   int64_t kind = 0, gain = -1, shift = -1;
 };

@@ -11,24 +11,23 @@ Operand bytes(DType type, Dims shape) {
   const bool is_signed = type == DType::i8;
   return {type, std::move(shape), is_signed ? -128.0 : 0.0, is_signed ? 127.0 : 255.0};
 }
-Operand reals(Dims shape, double lo = -3, double hi = 3) { return {DType::f32, std::move(shape), lo, hi}; }
 
 TEST(Quantized, ToBytes) {
   for (int64_t n : {1, 7, 64, 1030}) {
-    check({"quantize_dynamic", {reals({3, n})}});
-    check({"quantize_dynamic", {reals({3, n}, 0.5, 9)}});
-    check({"quantize_dynamic", {reals({3, n}, -9, -0.5)}});
-    check({"quantize_rows", {reals({3, n})}});
+    check({"quantize_dynamic", {f32({3, n})}});
+    check({"quantize_dynamic", {f32({3, n}, 0.5, 9)}});
+    check({"quantize_dynamic", {f32({3, n}, -9, -0.5)}});
+    check({"quantize_rows", {f32({3, n})}});
   }
-  check({"quantize_dynamic", {reals({40, 1030})}});
-  check({"quantize_dynamic", {reals({2, 3}, 0, 0)}});
-  check({"quantize_dynamic", {reals({0, 3})}});
-  check({"quantize_dynamic", {reals({})}});
+  check({"quantize_dynamic", {f32({40, 1030})}});
+  check({"quantize_dynamic", {f32({2, 3}, 0, 0)}});
+  check({"quantize_dynamic", {f32({0, 3})}});
+  check({"quantize_dynamic", {f32({})}});
   check({"quantize_dynamic", {{DType::f32, {9, 40}, -3, 3, true}}});
   // Halves of a step, which go to the even neighbour.
   check({"quantize_dynamic", {{DType::f32, {8}, 0, 0, false, {0, 255, 0.5, 1.5, 2.5, 3.5, 100.5, 101.5}}}});
-  check({"quantize_rows", {reals({2, 3, 50}, 0, 0)}});
-  check({"quantize_rows", {reals({0, 3})}});
+  check({"quantize_rows", {f32({2, 3, 50}, 0, 0)}});
+  check({"quantize_rows", {f32({0, 3})}});
   check({"quantize_rows", {{DType::f32, {3, 3}, 0, 0, false, {1, 2, -3, NAN, 1, 2, 1, -INFINITY, 0}}}});
 }
 
@@ -53,12 +52,12 @@ TEST(Quantized, Products) {
         check({"linear_integer", {bytes(a, x), bytes(b, w), bytes(a, {}), bytes(b, {})}});
         check({"linear_integer", {bytes(a, x), bytes(b, w), bytes(a, {s.m, 1}), bytes(b, {s.n})}});
         check({"linear_quantized",
-               {bytes(a, x), bytes(b, w), reals({}), reals({s.n}), bytes(a, {}), bytes(b, {}), reals({s.n})},
+               {bytes(a, x), bytes(b, w), f32({}), f32({s.n}), bytes(a, {}), bytes(b, {}), f32({s.n})},
                {0.5},
                1e-6,
                1e-4 * static_cast<double>(s.k + 1)});
         check({"linear_quantized",
-               {bytes(a, x), bytes(b, w), reals({s.m, 1}), reals({}), bytes(a, {s.m, 1}), bytes(b, {s.n}), absent()},
+               {bytes(a, x), bytes(b, w), f32({s.m, 1}), f32({}), bytes(a, {s.m, 1}), bytes(b, {s.n}), absent()},
                {1.0},
                1e-6,
                1e-4 * static_cast<double>(s.k + 1)});
@@ -80,19 +79,14 @@ TEST(Quantized, Blocks) {
           const Operand w = bytes(DType::u8, {n, groups, block * bits / 8});
           const std::vector<ir::AttrValue> attrs = {bits, block};
           const double atol = 1e-5 * static_cast<double>(k) * static_cast<double>(1 << bits);
+          check({"linear_blocks", {f32({m, k}), w, f32({n, groups}, 0.1, 0.3), absent(), absent()}, attrs, 1e-5, atol});
           check({"linear_blocks",
-                 {reals({m, k}), w, reals({n, groups}, 0.1, 0.3), absent(), absent()},
+                 {f32({m, k}), w, f32({n, groups}, 0.1, 0.3), bytes(DType::u8, {n, (groups * bits + 7) / 8}), f32({n})},
                  attrs,
                  1e-5,
                  atol});
           check({"linear_blocks",
-                 {reals({m, k}), w, reals({n, groups}, 0.1, 0.3), bytes(DType::u8, {n, (groups * bits + 7) / 8}),
-                  reals({n})},
-                 attrs,
-                 1e-5,
-                 atol});
-          check({"linear_blocks",
-                 {reals({m, k}), w, reals({n, groups}, 0.1, 0.3), reals({n, groups}), absent()},
+                 {f32({m, k}), w, f32({n, groups}, 0.1, 0.3), f32({n, groups}), absent()},
                  attrs,
                  1e-5,
                  atol});

@@ -15,7 +15,7 @@ namespace {
 
 using protobuf::Writer;
 
-Bytes as_bytes(const std::string& s) { return std::as_bytes(std::span(s)); }
+Bytes bytes_of(const std::string& s) { return std::as_bytes(std::span(s)); }
 
 Writer header(DataType type, std::vector<int64_t> dims, std::string_view name = "w") {
   Writer t;
@@ -25,9 +25,9 @@ Writer header(DataType type, std::vector<int64_t> dims, std::string_view name = 
   return t;
 }
 
-Result<Tensor> read(const std::string& message, const TensorSource& source = {}) {
+Result<Tensor> read_tensor(const std::string& message, const TensorSource& source = {}) {
   TensorProto proto;
-  if (auto status = parse(protobuf::Reader(as_bytes(message)), proto); !status)
+  if (auto status = parse(protobuf::Reader(bytes_of(message)), proto); !status)
     return tl::unexpected(std::move(status).error());
   return to_tensor(proto, source);
 }
@@ -118,7 +118,7 @@ TEST(TensorProto, ReadsTypedData) {
       else
         for (int64_t v : c.stored) t.int64(c.field, v);
       std::string message = t.take();
-      auto got = read(message);
+      auto got = read_tensor(message);
       ASSERT_TRUE(got) << got.error().to_string();
       EXPECT_EQ(values_of(*got), c.values) << static_cast<int>(c.type);
     }
@@ -126,31 +126,31 @@ TEST(TensorProto, ReadsTypedData) {
   Writer f = header(DataType::f32, {3});
   f.packed(4, std::vector<float>{1, 2});
   f.float32(4, 3);
-  EXPECT_EQ(values_of(*read(f.result())), (std::vector<double>{1, 2, 3}));
+  EXPECT_EQ(values_of(*read_tensor(f.result())), (std::vector<double>{1, 2, 3}));
   Writer d = header(DataType::f64, {2});
   const double doubles[1] = {0.1};
   d.bytes(10, std::as_bytes(std::span(doubles)));
   d.float64(10, 0.2);
-  EXPECT_EQ(values_of(*read(d.result())), (std::vector<double>{0.1, 0.2}));
+  EXPECT_EQ(values_of(*read_tensor(d.result())), (std::vector<double>{0.1, 0.2}));
 }
 
 TEST(TensorProto, ReadsStringsScalarsAndEmptyTensors) {
   Writer s = header(DataType::string, {2});
   s.string(6, "a");
   s.string(6, "");
-  auto strings = read(s.result());
+  auto strings = read_tensor(s.result());
   ASSERT_TRUE(strings);
   EXPECT_EQ(strings->strings(), (std::vector<std::string>{"a", ""}));
   Writer scalar = header(DataType::f32, {});
   scalar.float32(4, 2.5f);
-  auto one = read(scalar.result());
+  auto one = read_tensor(scalar.result());
   ASSERT_TRUE(one);
   EXPECT_EQ(one->rank(), 0);
   EXPECT_EQ(values_of(*one), (std::vector<double>{2.5}));
   for (bool raw : {false, true}) {
     Writer empty = header(DataType::i64, {3, 0});
     if (raw) empty.string(9, "");
-    auto none = read(empty.result());
+    auto none = read_tensor(empty.result());
     ASSERT_TRUE(none) << none.error().to_string();
     EXPECT_EQ(none->count(), 0);
   }
@@ -159,7 +159,7 @@ TEST(TensorProto, ReadsStringsScalarsAndEmptyTensors) {
 TEST(TensorProto, BooleansBecomeZeroOrOne) {
   Writer t = header(DataType::boolean, {3});
   t.string(9, std::string("\x02\x00\xff", 3));
-  auto got = read(t.result());
+  auto got = read_tensor(t.result());
   ASSERT_TRUE(got);
   EXPECT_EQ(std::memcmp(got->data(), "\x01\x00\x01", 3), 0);
 }
@@ -172,44 +172,44 @@ TEST(TensorProto, RefusesDataThatDoesNotFit) {
                              {{0}, 4}}) {
     Writer t = header(DataType::f32, dims);
     t.string(9, std::string(bytes, '\0'));
-    expect_error(read(t.result()), Code::model_malformed);
+    expect_error(read_tensor(t.result()), Code::model_malformed);
   }
   Writer few = header(DataType::i64, {3});
   few.int64(7, 1);
-  expect_error(read(few.result()), Code::model_malformed);
+  expect_error(read_tensor(few.result()), Code::model_malformed);
   Writer many = header(DataType::f32, {1});
   many.packed(4, std::vector<float>{1, 2, 3});
-  expect_error(read(many.result()), Code::model_malformed);
+  expect_error(read_tensor(many.result()), Code::model_malformed);
   Writer huge = header(DataType::f32, {int64_t{1} << 61});
   huge.float32(4, 1);
-  expect_error(read(huge.result()), Code::model_malformed);
+  expect_error(read_tensor(huge.result()), Code::model_malformed);
   Writer strings = header(DataType::string, {int64_t{1} << 60});
-  expect_error(read(strings.result()), Code::model_malformed);
+  expect_error(read_tensor(strings.result()), Code::model_malformed);
   Writer large = header(DataType::u8, {1});
   large.int64(5, 256);
-  expect_error(read(large.result()), Code::model_malformed);
+  expect_error(read_tensor(large.result()), Code::model_malformed);
   Writer wide = header(DataType::u32, {1});
   wide.int64(11, int64_t{1} << 32);
-  expect_error(read(wide.result()), Code::model_malformed);
+  expect_error(read_tensor(wide.result()), Code::model_malformed);
   Writer torn = header(DataType::f64, {1});
   torn.string(10, "1234567");
-  expect_error(read(torn.result()), Code::model_malformed);
+  expect_error(read_tensor(torn.result()), Code::model_malformed);
   Writer wrong = header(DataType::f32, {2, 3});
   wrong.string(9, std::string(20, '\0'));
-  EXPECT_EQ(read(wrong.result()).error().message,
+  EXPECT_EQ(read_tensor(wrong.result()).error().message,
             "tensor 'w' of type f32 and shape [2, 3] cannot have 20 bytes of data");
 }
 
 TEST(TensorProto, RefusesImpossibleShapesAndTypes) {
-  expect_error(read(header(DataType::f32, {-1}).result()), Code::shape_invalid);
-  expect_error(read(header(DataType::f32, {INT64_MAX, INT64_MAX}).result()), Code::shape_invalid);
-  expect_error(read(header(DataType::f32, std::vector<int64_t>(65, 1)).result()), Code::shape_invalid);
-  expect_error(read(header(DataType::complex64, {1}).result()), Code::unsupported_feature);
-  expect_error(read(header(DataType::undefined, {1}).result()), Code::model_malformed);
-  expect_error(read(header(static_cast<DataType>(99), {1}).result()), Code::model_malformed);
+  expect_error(read_tensor(header(DataType::f32, {-1}).result()), Code::shape_invalid);
+  expect_error(read_tensor(header(DataType::f32, {INT64_MAX, INT64_MAX}).result()), Code::shape_invalid);
+  expect_error(read_tensor(header(DataType::f32, std::vector<int64_t>(65, 1)).result()), Code::shape_invalid);
+  expect_error(read_tensor(header(DataType::complex64, {1}).result()), Code::unsupported_feature);
+  expect_error(read_tensor(header(DataType::undefined, {1}).result()), Code::model_malformed);
+  expect_error(read_tensor(header(static_cast<DataType>(99), {1}).result()), Code::model_malformed);
   Writer segment, segmented = header(DataType::f32, {1});
   segmented.message(3, segment);
-  expect_error(read(segmented.result()), Code::unsupported_feature);
+  expect_error(read_tensor(segmented.result()), Code::unsupported_feature);
 }
 
 std::string external(std::vector<std::pair<std::string, std::string>> entries, DataType type = DataType::f32) {
@@ -233,10 +233,10 @@ TEST(TensorProto, ReadsExternalDataInsideTheFolderOnly) {
   std::filesystem::create_symlink("../secret.bin", folder / "model/link.bin");
   ExternalFiles files(folder / "model");
   TensorSource source{.external = &files};
-  auto got = read(external({{"location", "sub/w.bin"}, {"offset", "4"}, {"length", "8"}}), source);
+  auto got = read_tensor(external({{"location", "sub/w.bin"}, {"offset", "4"}, {"length", "8"}}), source);
   ASSERT_TRUE(got) << got.error().to_string();
   EXPECT_EQ(values_of(*got), (std::vector<double>{2, 3}));
-  auto rest = read(external({{"location", "sub/w.bin"}, {"offset", "8"}, {"checksum", "abc"}}), source);
+  auto rest = read_tensor(external({{"location", "sub/w.bin"}, {"offset", "8"}, {"checksum", "abc"}}), source);
   ASSERT_TRUE(rest);
   EXPECT_EQ(values_of(*rest), (std::vector<double>{3, 4}));
 
@@ -255,9 +255,9 @@ TEST(TensorProto, ReadsExternalDataInsideTheFolderOnly) {
       {{{"location", "sub/w.bin"}, {"length", "8x"}}, Code::model_malformed},
       {{{"location", "sub/w.bin"}, {"length", "4"}}, Code::model_malformed},
   };
-  for (const auto& [entries, code] : bad) expect_error(read(external(entries), source), code);
-  expect_error(read(external({{"location", "sub/w.bin"}}), {}), Code::model_malformed);
-  expect_error(read(external({{"location", "sub/w.bin"}}, DataType::string), source), Code::model_malformed);
+  for (const auto& [entries, code] : bad) expect_error(read_tensor(external(entries), source), code);
+  expect_error(read_tensor(external({{"location", "sub/w.bin"}}), {}), Code::model_malformed);
+  expect_error(read_tensor(external({{"location", "sub/w.bin"}}, DataType::string), source), Code::model_malformed);
 }
 
 std::string sparse(std::vector<int64_t> dims, std::vector<int64_t> index_dims, std::vector<int64_t> indices,
@@ -275,7 +275,7 @@ std::string sparse(std::vector<int64_t> dims, std::vector<int64_t> index_dims, s
 
 Result<Tensor> read_sparse(const std::string& message) {
   SparseTensorProto proto;
-  if (auto status = parse(protobuf::Reader(as_bytes(message)), proto); !status)
+  if (auto status = parse(protobuf::Reader(bytes_of(message)), proto); !status)
     return tl::unexpected(std::move(status).error());
   return to_dense(proto, {});
 }
@@ -311,14 +311,14 @@ TEST(TensorProto, WrittenTensorsReadBack) {
     Tensor t = *Tensor::make(type, {3, 3});
     for (int j = 0; j < 9; ++j) encode(type, t.mutable_data(), j, j % 2);
     std::string message = serialize(t, "w");
-    auto back = read(message);
+    auto back = read_tensor(message);
     ASSERT_TRUE(back) << back.error().to_string();
     EXPECT_EQ(back->dtype(), type);
     EXPECT_EQ(back->shape(), t.shape());
     EXPECT_EQ(values_of(*back), values_of(t));
   }
   Tensor s = Tensor::of_strings({2}, {"x", "yz"});
-  EXPECT_EQ(read(serialize(s, ""))->strings(), s.strings());
+  EXPECT_EQ(read_tensor(serialize(s, ""))->strings(), s.strings());
 }
 
 TEST(ValueProto, WrittenValuesReadBack) {
@@ -326,7 +326,7 @@ TEST(ValueProto, WrittenValuesReadBack) {
   Sequence sequence{DType::i16, {Value(t), Value(t)}};
   Optional full{std::make_shared<const Value>(sequence)};
   std::string file = serialize(Value(full), "o");
-  auto back = parse_value(as_bytes(file), ValueKind::optional, DType::f32, {});
+  auto back = parse_value(bytes_of(file), ValueKind::optional, DType::f32, {});
   ASSERT_TRUE(back) << back.error().to_string();
   ASSERT_TRUE(back->optional() && back->optional()->value);
   const Sequence* inner = back->optional()->value->sequence();
@@ -335,11 +335,11 @@ TEST(ValueProto, WrittenValuesReadBack) {
   EXPECT_EQ(inner->items.size(), 2u);
   std::string none = serialize(Value(Optional{}), "o");
   EXPECT_EQ(none, std::string("\x0a\x01o\x10\x00", 5));
-  auto empty = parse_value(as_bytes(none), ValueKind::optional, DType::f32, {});
+  auto empty = parse_value(bytes_of(none), ValueKind::optional, DType::f32, {});
   ASSERT_TRUE(empty);
   EXPECT_FALSE(empty->optional()->value);
   std::string list = serialize(Value(Sequence{DType::u8, {}}), "s");
-  auto no_items = parse_value(as_bytes(list), ValueKind::sequence, DType::u8, {});
+  auto no_items = parse_value(bytes_of(list), ValueKind::sequence, DType::u8, {});
   ASSERT_TRUE(no_items);
   EXPECT_EQ(no_items->sequence()->element, DType::u8);
 }
@@ -347,7 +347,7 @@ TEST(ValueProto, WrittenValuesReadBack) {
 TEST(ValueProto, EmptyInnerSequencesFitAnyOthers) {
   Sequence inner{DType::i16, {Value(*Tensor::make(DType::i16, {2}))}}, none{DType::i16, {}};
   std::string file = serialize(Value(Sequence{DType::i16, {Value(none), Value(inner), Value(none)}}), "");
-  auto back = parse_value(as_bytes(file), ValueKind::sequence, DType::i16, {});
+  auto back = parse_value(bytes_of(file), ValueKind::sequence, DType::i16, {});
   ASSERT_TRUE(back) << back.error().to_string();
   EXPECT_EQ(back->sequence()->element, DType::i16);
   EXPECT_EQ(back->sequence()->items.size(), 3u);
@@ -360,7 +360,7 @@ TEST(ValueProto, RefusesMixedSequencesMapsAndEmptyPromises) {
   map.message(6, nothing);
   promise.int64(2, 1);
   auto code = [](const std::string& file, ValueKind kind) {
-    return parse_value(as_bytes(file), kind, DType::f32, {}).error().code;
+    return parse_value(bytes_of(file), kind, DType::f32, {}).error().code;
   };
   EXPECT_EQ(code(mixed.result(), ValueKind::sequence), Code::model_malformed);
   EXPECT_EQ(code(map.result(), ValueKind::sequence), Code::unsupported_feature);

@@ -35,8 +35,6 @@ std::vector<ir::Graph> graphs(std::vector<NestedGraph>& regions) {
   return result;
 }
 
-X scalar_of(X x) { return x && x.rank() > 0 ? reshape(x, {}) : x; }
-
 // Widens carried types until the body gives back what it takes: an axis whose size changes becomes a size of its own.
 class CarriedTypes {
  public:

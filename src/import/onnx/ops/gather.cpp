@@ -4,8 +4,6 @@
 namespace tessera::onnx {
 namespace {
 
-X scalar_of(X x) { return x && x.rank() > 0 ? reshape(x, {}) : x; }
-
 std::string_view kReductions = "none|add|mul|min|max";
 
 Result<int64_t> reduction(NodeImport& n) {

@@ -8,9 +8,6 @@
 namespace tessera::onnx {
 namespace {
 
-X apply(const ir::OpDef& op, X x, std::vector<AttrValue> attrs = {}) {
-  return x.builder->add1(op, {x}, std::move(attrs));
-}
 X plus(X x, Opt bias) { return bias ? x + bias : x; }
 X channels_first(X x) {
   std::vector<int> order = {0, x ? x.rank() - 1 : 0};

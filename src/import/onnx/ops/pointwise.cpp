@@ -7,9 +7,6 @@
 namespace tessera::onnx {
 namespace {
 
-X apply(const ir::OpDef& op, X x) { return x.builder->add1(op, {x}); }
-X apply(const ir::OpDef& op, X a, X b) { return a.builder->add1(op, {a, b}); }
-
 Status unary(NodeImport& n, const ir::OpDef& op) {
   n.out(apply(op, n.any(0) ? n.any(0) : n.need(0)));
   return {};

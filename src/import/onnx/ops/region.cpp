@@ -7,8 +7,6 @@
 namespace tessera::onnx {
 namespace {
 
-X ceil(X x) { return x.builder->add1(ops::ceil_op, {x}); }
-
 // 0, 1, ..., size - 1 along axis `at` of `rank`.
 X steps(Builder& b, Dim size, DType type, int at, int rank) {
   Shape shape(static_cast<size_t>(rank), 1);

@@ -33,8 +33,6 @@ struct Resized {
   X roi_start = {}, roi_end = {};  // only for tf_crop_and_resize
 };
 
-X ceil(X x) { return x.builder->add1(ops::ceil_op, {x}); }
-X as_f64(Builder& b, Dim size) { return cast(b.size(size), DType::f64); }
 X element(X list, size_t i) { return squeeze(slice(list, 0, static_cast<int64_t>(i), 1), {0}); }
 
 constexpr double kMaxSize = 1e12;  // far above what memory holds, far below what int64_t does

@@ -12,8 +12,6 @@ Result<X> given(NodeImport& n, int i) {
   return x;
 }
 
-X scalar_of(X x) { return x && x.type()->is_tensor() && x.rank() > 0 ? reshape(x, {}) : x; }
-
 Status add_all(NodeImport& n, const ir::OpDef& op, std::vector<AttrValue> attrs = {}) {
   Xs xs;
   for (int i = 0; i < n.inputs(); ++i) {

@@ -10,9 +10,6 @@ namespace {
 X sin(X x) { return x.builder->add1(ops::sin_op, {x}); }
 X cos(X x) { return x.builder->add1(ops::cos_op, {x}); }
 
-X scalar_of(X x) { return x && x.rank() > 0 ? reshape(x, {}) : x; }
-X as_f64(Builder& b, Dim size) { return cast(b.size(size), DType::f64); }
-
 // The size that an integer input of one element holds.
 Result<Dim> size_in(NodeImport& n, int i) {
   const Shape* known = n.sizes(i);
