@@ -251,6 +251,8 @@ std::optional<double> number_of(const Graph& graph, ValueId v) {
 
 std::optional<Affine> affine(const Graph& graph, ValueId value) { return affine_of(graph, value, kAffineDepth); }
 bool is_zero_or_one(const Graph& graph, ValueId value) { return zero_or_one(graph, value, kAffineDepth); }
-std::optional<Affine> half_plane(const Graph& graph, ValueId value) { return half_plane_of(graph, value, kAffineDepth); }
+std::optional<Affine> half_plane(const Graph& graph, ValueId value) {
+  return half_plane_of(graph, value, kAffineDepth);
+}
 
 }  // namespace tessera::passes
