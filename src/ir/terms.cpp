@@ -79,6 +79,36 @@ Terms::Terms(const Graph& graph, bool pull_scalars) : graph_(graph), pull_scalar
   values_.resize(of_value_.size());
   std::vector<uint32_t> next(first_value_.begin(), first_value_.end() - 1);
   for (ValueId v = 0; v < graph.value_count(); ++v) values_[next[of_value_[v]]++] = v;
+  collect_operators();
+}
+
+uint64_t Terms::own_operator(TermId t) const {
+  const Term& term = terms_[t];
+  switch (term.kind) {
+    case Term::Kind::sum:
+      return uint64_t{1} << 63;
+    case Term::Kind::mean:
+      return uint64_t{1} << 62;
+    case Term::Kind::apply:
+      return uint64_t{1} << (reinterpret_cast<uintptr_t>(term.op) / sizeof(OpDef) % 62);
+    default:
+      return 0;
+  }
+}
+
+void Terms::collect_operators() {
+  std::vector<uint64_t> own(terms_.size());
+  for (TermId t = 0; t < own.size(); ++t) own[t] = own_operator(t);
+  operators_ = own;
+  std::vector<uint64_t> deeper(own.size());
+  for (int depth = 0; depth < kDepthOfOperators; ++depth) {
+    for (TermId t = 0; t < own.size(); ++t) {
+      deeper[t] = own[t];
+      for (TermId arg : terms_[t].args)
+        if (arg != kNoTerm) deeper[t] |= operators_[arg];
+    }
+    operators_.swap(deeper);
+  }
 }
 
 TermId Terms::intern(Term term) {

@@ -6,6 +6,7 @@
 // are looked through: the terms are equal in real arithmetic, not in rounding. The graph is never changed.
 #pragma once
 
+#include <deque>
 #include <span>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@ namespace tessera::ir {
 
 using TermId = uint32_t;
 constexpr TermId kNoTerm = ~TermId{0};
+constexpr int kDepthOfOperators = 3;
 
 struct Term {
   enum class Kind : uint8_t {
@@ -46,7 +48,12 @@ class Terms {
   Terms(const Graph& graph, bool pull_scalars);
 
   TermId of(ValueId v) const { return of_value_[v]; }
-  const Term& operator[](TermId t) const { return terms_[t]; }
+  const Term& operator[](TermId t) const { return terms_[t]; }  // good as long as the terms
+  size_t size() const { return terms_.size(); }
+  // The operators that the term and what stands up to kDepthOfOperators below it apply, a bit each (some share one),
+  // sums and means included; all for a term that was made later.
+  uint64_t operators(TermId t) const { return t < operators_.size() ? operators_[t] : ~uint64_t{0}; }
+  uint64_t own_operator(TermId t) const;
   // The graph's values that are this term; none for a term that only normalisation made.
   std::span<const ValueId> values(TermId t) const {
     if (t + 1 >= first_value_.size()) return {};
@@ -84,12 +91,15 @@ class Terms {
   // Multiplies v^exponent into number and factors.
   void add_factors(ValueId v, double exponent, double& number, std::vector<Factor>& to);
 
+  void collect_operators();
+
   const Graph& graph_;
   bool pull_scalars_;
-  std::vector<Term> terms_;
+  std::deque<Term> terms_;
   std::vector<uint32_t> first_value_;  // by term, into values_; terms made later have none
   std::vector<ValueId> values_;
   std::vector<TermId> of_value_;
+  std::vector<uint64_t> operators_;
   std::vector<uint32_t> uses_;
   struct Slot {
     uint32_t hash = 0;

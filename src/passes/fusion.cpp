@@ -103,37 +103,27 @@ class FusionSweep {
     return found == applied_.end() ? std::span<const NodeId>() : found->second;
   }
 
-  // Whether the term has a factor, or an addend, for each of the pattern's that is no variable and no view: of the same
-  // operator, or a sum or mean where that is one. Most terms have not, and need no search.
-  bool may_hold(const Pattern& pattern, const ir::Term& root, const ir::Term& term) const {
+  // Most terms do not have the pattern's operators, or too few parts, and need no search.
+  bool may_hold(const Pattern& pattern, const ir::Term& root, TermId t) const {
     using Kind = ir::Term::Kind;
+    if ((pattern.needs() & ~terms_.operators(t)) != 0) return false;
+    const ir::Term& term = terms_[t];
+    if (root.kind == Kind::apply) return term.op == root.op;
     if (root.kind != Kind::sum && root.kind != Kind::product) return true;
-    if (term.kind != root.kind) return root.args.size() == 1;  // a term is a product of itself
-    if (term.args.size() < root.args.size()) return false;
-    for (ir::TermId t : root.args) {
-      const ir::Term& wanted = pattern.terms()[t];
-      const bool applies = wanted.kind == Kind::apply && wanted.op != &ir::core::view;
-      if (!applies && wanted.kind != Kind::mean && wanted.kind != Kind::sum) continue;
-      if (std::none_of(term.args.begin(), term.args.end(), [&](ir::TermId given) {
-            return terms_[given].kind == wanted.kind && (!applies || terms_[given].op == wanted.op);
-          }))
-        return false;
-    }
-    return true;
+    if (term.kind != root.kind) return root.kind == Kind::product && root.args.size() == 1;  // a product of itself
+    return term.args.size() >= root.args.size();
   }
 
   void try_root(const FusionPattern& compiled, NodeId n) {
     const ir::Node& node = graph_.node(n);
-    if (taken_[n] || node.n_results != 1 || node.op == &ir::core::constant || node.op == &ir::core::view) return;
+    if (taken_[n]) return;
     const ir::Term& root = compiled.pattern.terms()[compiled.pattern.root()];
     const TermId term = terms_.of(node.results);
-    using Kind = ir::Term::Kind;
+    if (!may_hold(compiled.pattern, root, term)) return;
     // What rules make already, unless a rule is about just that.
-    if (!node.op->is_primitive() && compiled.rule->sides == nullptr && (root.kind != Kind::apply || root.op != node.op))
+    if (!node.op->is_primitive() && compiled.rule->sides == nullptr &&
+        (root.kind != ir::Term::Kind::apply || root.op != node.op))
       return;
-    if (root.kind == Kind::apply && terms_[term].op != root.op) return;
-    if (root.kind == Kind::sum && terms_[term].kind != Kind::sum) return;
-    if (!may_hold(compiled.pattern, root, terms_[term])) return;
     const double tolerance = compiled.rule->sides == nullptr ? rounding_of(graph_.type(node.results)->dtype) : 0;
     match(compiled.pattern, terms_, term, tolerance, [&](const Match& found) { return accept(compiled, n, found); });
   }

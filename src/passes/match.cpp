@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "ir/core_ops.h"
 
@@ -12,8 +13,10 @@ using ir::Term;
 using ir::TermId;
 using ir::Terms;
 using Kind = Term::Kind;
-using Next = std::function<bool()>;
 using Factor = Terms::Factor;
+
+// Sums and products of more parts are not searched: a bit each.
+constexpr size_t kMostParts = 64;
 
 // A search this long has found nothing that a person would call the same formula.
 constexpr int kMaxSteps = 4000;
@@ -47,6 +50,19 @@ std::optional<std::vector<int>> permutation_of(const ir::View& view, const Shape
   return permutation;
 }
 
+// What has to match as well; refers to a function that outlives it.
+class Next {
+ public:
+  template <class F>
+  Next(const F& f) : f_(&f), call_([](const void* g) { return (*static_cast<const F*>(g))(); }) {}
+  Next(const Next&) = default;
+  bool operator()() const { return call_(f_); }
+
+ private:
+  const void* f_;
+  bool (*call_)(const void*);
+};
+
 class Matcher {
  public:
   Matcher(const Pattern& pattern, Terms& subject, double tolerance)
@@ -56,11 +72,12 @@ class Matcher {
   }
 
   bool run(TermId root, const std::function<bool(const Match&)>& accept) {
-    return match(pattern_.root(), root, true, [&] {
+    const auto all_bound = [&] {
       for (TermId t : found_.variables)
         if (t == ir::kNoTerm) return false;
       return accept(found_);
-    });
+    };
+    return match(pattern_.root(), root, true, all_bound);
   }
 
  private:
@@ -80,11 +97,11 @@ class Matcher {
         return s_[s].kind == Kind::mean && same_attrs(*pattern.attrs, *s_[s].attrs, tolerance_) &&
                match(pattern.args[0], s_[s].args[0], false, next);
       case Kind::sum: {
-        if (s_[s].kind != Kind::sum) return false;
-        std::vector<Factor> wanted, given;
-        for (TermId t : pattern.args) wanted.emplace_back(t, 1);
-        for (TermId t : s_[s].args) given.emplace_back(t, 1);
-        return match_all({Kind::sum, order(std::move(wanted)), std::move(given), root, &next}, 0);
+        const Term& subject = s_[s];
+        if (subject.kind != Kind::sum || subject.args.size() > kMostParts) return false;
+        std::vector<Factor> given;
+        for (TermId t : subject.args) given.emplace_back(t, 1);
+        return match_all({Kind::sum, pattern_.parts(p), std::move(given), root, next}, 0, 0);
       }
       case Kind::product:
         return match_product(p, s, root, next);
@@ -124,13 +141,14 @@ class Matcher {
     if (pattern.op == &ir::core::view)
       if (const int variable = pattern_.variable(pattern.args[0]); variable >= 0)
         return match_view(variable, pattern, s, next);
-    const Term subject = s_[s];
+    const Term& subject = s_[s];
     if (subject.kind != Kind::apply || subject.op != pattern.op || subject.args.size() != pattern.args.size() ||
         !same_attrs(*pattern.attrs, *subject.attrs, tolerance_))
       return false;
     if (match_args(pattern, subject.args, 0, next)) return true;
     if (!pattern.op->commutative || subject.args.size() != 2) return false;
-    return match_args(pattern, {subject.args[1], subject.args[0]}, 0, next);
+    const TermId swapped[] = {subject.args[1], subject.args[0]};
+    return match_args(pattern, swapped, 0, next);
   }
 
   // A view of a variable: what is bound has this view, or whatever stands there is the variable, taken back.
@@ -179,7 +197,7 @@ class Matcher {
     return s_.view(base, std::move(found));
   }
 
-  bool match_args(const Term& pattern, const std::vector<TermId>& args, size_t i, const Next& next) {
+  bool match_args(const Term& pattern, std::span<const TermId> args, size_t i, const Next& next) {
     if (i == args.size()) return next();
     if ((pattern.args[i] == ir::kNoTerm) != (args[i] == ir::kNoTerm)) return false;
     auto rest = [&, i] { return match_args(pattern, args, i + 1, next); };
@@ -194,71 +212,65 @@ class Matcher {
     return s_.shape(s_.values(s)[0]);
   }
 
-  bool match_product(TermId p, TermId s, bool root, const Next& next) {
-    auto [wanted_number, wanted] = p_.factors(p);
-    auto [given_number, given] = s_.factors(s);
-    const Group group{Kind::product, order(std::move(wanted)), std::move(given), root, &next};
-    if (root && !is_hole(wanted_number)) {
-      found_.left_number = given_number / wanted_number;
-      return match_all(group, 0);
-    }
-    return number(wanted_number, given_number, [&] { return match_all(group, 0); });
-  }
-
+  // Of `given`, those whose bit is set in a number have their partner.
   struct Group {
     Kind kind;
-    std::vector<Factor> wanted;  // variables last
+    std::span<const Factor> wanted;
     std::vector<Factor> given;
     bool root;
-    const Next* next;
+    const Next& next;
   };
 
-  std::vector<Factor> order(std::vector<Factor> wanted) const {
-    // What holds a variable whole comes before what holds a part of it, and variables themselves last.
-    const auto rank = [&](TermId t) { return pattern_.variable(t) >= 0 ? 2 : holds_part(t) ? 1 : 0; };
-    std::stable_sort(wanted.begin(), wanted.end(),
-                     [&](const Factor& a, const Factor& b) { return rank(a.first) < rank(b.first); });
-    return wanted;
+  bool match_product(TermId p, TermId s, bool root, const Next& next) {
+    const Term& pattern = p_[p];
+    auto [given_number, given] = s_.factors(s);
+    if (given.size() > kMostParts) return false;
+    const Group group{Kind::product, pattern_.parts(p), std::move(given), root, next};
+    if (root && !is_hole(pattern.number)) {
+      found_.left_number = given_number / pattern.number;
+      return match_all(group, 0, 0);
+    }
+    const auto rest = [&] { return match_all(group, 0, 0); };
+    return number(pattern.number, given_number, rest);
   }
-  // Whether the pattern's term holds a view of a variable that is no permutation.
-  bool holds_part(TermId t) const {
-    const Term& term = p_[t];
-    if (term.kind == Kind::apply && term.op == &ir::core::view && pattern_.variable(term.args[0]) >= 0)
-      return !permutation_of(std::get<ir::View>(term.attrs->values[0]), p_.shape(p_[term.args[0]].leaf));
-    return std::any_of(term.args.begin(), term.args.end(),
-                       [&](TermId arg) { return arg != ir::kNoTerm && holds_part(arg); });
+
+  static std::vector<Factor> left_of(const Group& group, uint64_t taken) {
+    std::vector<Factor> left;
+    for (size_t j = 0; j < group.given.size(); ++j)
+      if ((taken >> j & 1) == 0) left.push_back(group.given[j]);
+    return left;
   }
 
   // Finds a partner among group.given for each of wanted from `i` on.
-  bool match_all(const Group& group, size_t i) {
+  bool match_all(const Group& group, size_t i, uint64_t taken) {
     if (i == group.wanted.size()) {
-      if (group.given.empty()) return (*group.next)();
-      if (!group.root) return false;
-      return with_leftovers(group);
+      std::vector<Factor> left = left_of(group, taken);
+      if (left.empty()) return group.next();
+      return group.root && with_leftovers(group, std::move(left));
     }
     const auto [wanted, exponent] = group.wanted[i];
     for (size_t j = 0; j < group.given.size(); ++j) {
-      if (group.given[j].second != exponent) continue;
-      Group rest = group;
-      rest.given.erase(rest.given.begin() + static_cast<ptrdiff_t>(j));
-      if (match(wanted, group.given[j].first, false, [&] { return match_all(rest, i + 1); })) return true;
+      if ((taken >> j & 1) != 0 || group.given[j].second != exponent) continue;
+      const auto rest = [&] { return match_all(group, i + 1, taken | uint64_t{1} << j); };
+      if (match(wanted, group.given[j].first, false, rest)) return true;
     }
     // Inside, the last variable takes all that is left.
-    if (group.root || i + 1 != group.wanted.size() || group.given.size() < 2 || exponent != 1) return false;
-    if (pattern_.variable(wanted) < 0) return false;
+    if (group.root || i + 1 != group.wanted.size() || exponent != 1 || pattern_.variable(wanted) < 0) return false;
+    std::vector<Factor> left = left_of(group, taken);
+    if (left.size() < 2) return false;
     std::vector<TermId> addends;
-    for (const Factor& f : group.given) addends.push_back(f.first);
-    const TermId rest = group.kind == Kind::sum ? s_.sum(std::move(addends)) : s_.product(1, group.given);
-    return !s_.values(rest).empty() && match(wanted, rest, false, *group.next);
+    for (const Factor& f : left) addends.push_back(f.first);
+    const TermId rest = group.kind == Kind::sum ? s_.sum(std::move(addends)) : s_.product(1, std::move(left));
+    return !s_.values(rest).empty() && match(wanted, rest, false, group.next);
   }
 
-  bool with_leftovers(const Group& group) {
+  bool with_leftovers(const Group& group, std::vector<Factor> left) {
     if (group.kind == Kind::product) {
-      found_.left_factors = group.given;
+      found_.left_factors = std::move(left);
     } else {
-      for (const Factor& f : group.given) found_.left_addends.push_back(f.first);
+      for (const Factor& f : left) found_.left_addends.push_back(f.first);
     }
-    if ((*group.next)()) return true;
+    if (group.next()) return true;
     found_.left_factors.clear();
     found_.left_addends.clear();
     return false;
@@ -282,12 +294,40 @@ Pattern::Pattern(ir::Graph graph, std::vector<int> operands, std::vector<Hole> h
       size_(0),
       tolerance_(options.tolerance) {
   for (ir::NodeId n = 0; n < graph_.node_count(); ++n) size_ += graph_.node(n).op != &ir::core::constant;
+  variables_.assign(terms_.size(), -1);
+  for (size_t i = 0; i < graph_.inputs.size(); ++i) variables_[terms_.of(graph_.inputs[i])] = static_cast<int>(i);
+  parts_.resize(terms_.size());
+  for (TermId t = 0; t < terms_.size(); ++t) {
+    const Term& term = terms_[t];
+    if (term.kind != Kind::sum && term.kind != Kind::product) continue;
+    for (size_t i = 0; i < term.args.size(); ++i)
+      parts_[t].emplace_back(term.args[i], term.kind == Kind::product ? term.exponents[i] : 1);
+    std::stable_sort(parts_[t].begin(), parts_[t].end(),
+                     [&](const Factor& a, const Factor& b) { return rank(a.first) < rank(b.first); });
+  }
+  needs_ = needs(root(), ir::kDepthOfOperators) & ~terms_.own_operator(root());
 }
 
-int Pattern::variable(TermId t) const {
-  if (terms_[t].kind != Kind::leaf) return -1;
-  const auto found = std::find(graph_.inputs.begin(), graph_.inputs.end(), terms_[t].leaf);
-  return found == graph_.inputs.end() ? -1 : static_cast<int>(found - graph_.inputs.begin());
+int Pattern::rank(TermId t) const { return variable(t) >= 0 ? 2 : holds_part(t) ? 1 : 0; }
+
+bool Pattern::holds_part(TermId t) const {
+  const Term& term = terms_[t];
+  if (term.kind == Kind::apply && term.op == &ir::core::view && variable(term.args[0]) >= 0)
+    return !permutation_of(std::get<ir::View>(term.attrs->values[0]), terms_.shape(terms_[term.args[0]].leaf));
+  return std::any_of(term.args.begin(), term.args.end(),
+                     [&](TermId arg) { return arg != ir::kNoTerm && holds_part(arg); });
+}
+
+uint64_t Pattern::needs(TermId t, int depth) const {
+  const Term& term = terms_[t];
+  if (variable(t) >= 0) return 0;
+  // A view of a variable is whatever stands there, taken back.
+  const bool view = term.kind == Kind::apply && term.op == &ir::core::view;
+  if (view && variable(term.args[0]) >= 0) return 0;
+  uint64_t all = view ? 0 : terms_.own_operator(t);
+  for (size_t i = 0; depth > 0 && i < term.args.size(); ++i)
+    if (term.args[i] != ir::kNoTerm) all |= needs(term.args[i], depth - 1);
+  return all;
 }
 
 bool match(const Pattern& pattern, Terms& subject, TermId root, double tolerance,

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -38,7 +39,12 @@ class Pattern {
   ir::ValueId value_of(int variable) const { return graph_.inputs[static_cast<size_t>(variable)]; }
   int operand(size_t variable) const { return operands_[variable]; }
   // The variable that a term is; -1 for any other term.
-  int variable(ir::TermId t) const;
+  int variable(ir::TermId t) const { return variables_[t]; }
+  // What the term, a sum or product, is made of, in the order in which to look for it: what holds a variable whole
+  // comes before what holds a part of it, and variables themselves last.
+  std::span<const ir::Terms::Factor> parts(ir::TermId t) const { return parts_[t]; }
+  // Operators that have to stand below what matches the root; bits as of Terms::operators().
+  uint64_t needs() const { return needs_; }
   // Operators that the pattern holds: of two that fit, the larger is the better one.
   int size() const { return size_; }
   double tolerance() const { return tolerance_; }
@@ -48,8 +54,16 @@ class Pattern {
   std::vector<int> operands_;
   std::vector<Hole> holes_;
   ir::Terms terms_;
+  int rank(ir::TermId t) const;
+  // Whether the term holds a view of a variable that is no permutation.
+  bool holds_part(ir::TermId t) const;
+  uint64_t needs(ir::TermId t, int depth) const;
+
   int size_;
   double tolerance_;
+  uint64_t needs_ = 0;
+  std::vector<int> variables_;                         // by term
+  std::vector<std::vector<ir::Terms::Factor>> parts_;  // by term
 };
 
 struct Match {
