@@ -25,6 +25,12 @@ class NameTable {
     }
   }
   bool contains(std::string_view name) const { return find(name) != nullptr; }
+  size_t size() const { return entries_.size(); }
+  // Makes room for so many names in all.
+  void reserve(size_t names) {
+    entries_.reserve(names);
+    while (slots_.size() < 2 * names) grow();
+  }
 
   // The value of the name, and whether it is new; then it is `value`.
   std::pair<T*, bool> add(std::string_view name, T value) {

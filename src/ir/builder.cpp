@@ -46,6 +46,8 @@ Status check_result(const OpDef& op, const Type& type) {
 
 }  // namespace
 
+Xs Builder::absent() { return Xs(8, X{this, kNoValue}); }
+
 TypeRef X::type() const {
   TESSERA_CHECK(builder != nullptr && id != kNoValue);
   return builder->graph().type(id);
@@ -72,35 +74,47 @@ Status Builder::take_status() {
 
 Xs Builder::add(const OpDef& op, std::span<const X> operands, std::vector<AttrValue> attrs,
                 std::vector<Graph> regions) {
-  // Absent results let the formulas that follow run through without a check after every step.
-  const Xs absent(8, X{this, kNoValue});
-  if (error_) return absent;
+  if (error_) return absent();
   for (int i = static_cast<int>(attrs.size()); i < op.attrs.size(); ++i) {
     TESSERA_CHECK(!op.attrs[i].required);
     attrs.push_back(default_value(op.attrs[i]));
   }
   TESSERA_CHECK(static_cast<int>(attrs.size()) == op.attrs.size());
-  AttrsRef interned = context().attrs(Attrs{std::move(attrs)});
+  return add_interned(op, operands, context().attrs(Attrs{std::move(attrs)}), std::move(regions));
+}
 
+Xs Builder::add_interned(const OpDef& op, std::span<const X> operands, AttrsRef interned, std::vector<Graph> regions) {
   std::vector<ValueId> ids;
   std::vector<TypeRef> types;
   std::vector<const Shape*> known;
+  bool any_known = false;
   for (const X& x : operands) {
     ids.push_back(x.id);
     types.push_back(x ? graph_.type(x.id) : nullptr);
     known.push_back(x ? contents(x) : nullptr);
+    any_known = any_known || known.back() != nullptr;
   }
   while (!ids.empty() && ids.back() == kNoValue) ids.pop_back(), types.pop_back(), known.pop_back();
 
   Infer infer{op, A(op, *interned), context(), types, regions};
   infer.contents_list = known;
-  Status inferred;
-  if (!op.signature.empty()) inferred = apply_signature(infer);
-  if (inferred && op.infer != nullptr) inferred = op.infer(infer);
-  for (size_t i = 0; inferred && i < infer.results.size(); ++i) inferred = check_result(op, *infer.results[i]);
-  if (!inferred) {
-    fail_with(std::move(inferred.error()));
-    return absent;
+  const bool by_types = !any_known && regions.empty() && op.pure;
+  const std::vector<TypeRef>* before = by_types ? context().known_results(op, interned, types) : nullptr;
+  if (before != nullptr) {
+    infer.results = *before;
+  } else {
+    const auto symbols = dims().symbol_count();
+    Status inferred;
+    if (!op.signature.empty()) inferred = apply_signature(infer);
+    if (inferred && op.infer != nullptr) inferred = op.infer(infer);
+    for (size_t i = 0; inferred && i < infer.results.size(); ++i) inferred = check_result(op, *infer.results[i]);
+    if (!inferred) {
+      fail_with(std::move(inferred.error()));
+      return absent();
+    }
+    // Sizes that only a run tells are others each time.
+    if (by_types && infer.guards.empty() && dims().symbol_count() == symbols)
+      context().remember_results(op, interned, types, infer.results);
   }
   record(std::move(infer.guards));
   NodeId node = graph_.add_node(op, ids, interned, infer.results, location_, std::move(regions));
@@ -230,16 +244,20 @@ const Tensor* Builder::constant_of(X x) const {
 
 X Builder::view(X x, View view) {
   if (error_ || !x) return {this, kNoValue};
-  if (view.is_identity(x.shape())) return x;
+  return this->view(x, context().attrs(Attrs{{std::move(view)}}));
+}
+
+X Builder::view(X x, AttrsRef attrs) {
+  if (error_ || !x) return {this, kNoValue};
+  if (std::get<View>(attrs->values[0]).is_identity(x.shape())) return x;
   NodeId def = graph_.value(x.id).def;
   if (def != kNoNode && graph_.node(def).op == &core::view) {
-    const View& inner = std::get<View>(graph_.node(def).attrs->values[0]);
-    if (std::optional<View> composed = compose(inner, view))
-      return this->view(wrap(graph_.operands(def)[0]), normalised(std::move(*composed)));
+    if (const AttrsRef both = context().composed(graph_.node(def).attrs, attrs))
+      return view(wrap(graph_.operands(def)[0]), both);
     x = add1(core::copy, {x}, {x.shape()});
     if (!x) return x;
   }
-  return add1(core::view, {x}, {normalised(std::move(view))});
+  return add_interned(core::view, std::span<const X>(&x, 1), context().composed(nullptr, attrs), {})[0];
 }
 
 }  // namespace tessera::ir

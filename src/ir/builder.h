@@ -56,8 +56,12 @@ class Builder {
 
   // Views. They compose: a view of a view is one view of its base; where it cannot be, the base is copied first.
   X view(X x, View view);
+  X view(X x, AttrsRef attrs);  // attributes of a node that holds the view
 
  private:
+  Xs add_interned(const OpDef& op, std::span<const X> operands, AttrsRef attrs, std::vector<Graph> regions);
+  // They let the formulas that follow an error run through without a check after every step.
+  Xs absent();
   void record(std::vector<Guard> guards);
 
   Graph& graph_;

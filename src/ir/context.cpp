@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <array>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "base/name_table.h"
@@ -53,6 +56,37 @@ struct AttrsHash {
   }
 };
 
+// An operator on operands of these types.
+struct Call {
+  static constexpr size_t kMost = 4;
+  const OpDef* op = nullptr;
+  AttrsRef attrs = nullptr;
+  std::array<TypeRef, kMost> operands = {};
+  size_t count = 0;
+  bool operator==(const Call&) const = default;
+
+  static Call of(const OpDef& op, AttrsRef attrs, std::span<const TypeRef> operands) {
+    Call call{&op, attrs, {}, operands.size()};
+    std::copy(operands.begin(), operands.end(), call.operands.begin());
+    return call;
+  }
+};
+struct CallHash {
+  size_t operator()(const Call& call) const {
+    size_t seed = std::hash<const void*>()(call.op);
+    mix(seed, std::hash<const void*>()(call.attrs));
+    for (size_t i = 0; i < call.count; ++i) mix(seed, std::hash<const void*>()(call.operands[i]));
+    return seed;
+  }
+};
+struct PairHash {
+  size_t operator()(const std::pair<AttrsRef, AttrsRef>& pair) const {
+    size_t seed = std::hash<const void*>()(pair.first);
+    mix(seed, std::hash<const void*>()(pair.second));
+    return seed;
+  }
+};
+
 }  // namespace
 
 // Node-based sets: the addresses of their elements are stable.
@@ -60,6 +94,8 @@ struct Context::Interner {
   std::unordered_set<Type, TypeHash> types;
   std::unordered_set<Attrs, AttrsHash> attrs;
   NameTable<NameId> names;
+  std::unordered_map<std::pair<AttrsRef, AttrsRef>, AttrsRef, PairHash> composed;
+  std::unordered_map<Call, std::vector<TypeRef>, CallHash> calls;
 };
 
 Context::Context() : interner_(std::make_unique<Interner>()) {
@@ -72,6 +108,29 @@ Context::~Context() = default;
 TypeRef Context::type(Type type) { return &*interner_->types.insert(std::move(type)).first; }
 
 AttrsRef Context::attrs(Attrs attrs) { return &*interner_->attrs.insert(std::move(attrs)).first; }
+
+AttrsRef Context::composed(AttrsRef inner, AttrsRef outer) {
+  const auto found = interner_->composed.find({inner, outer});
+  if (found != interner_->composed.end()) return found->second;
+  const View& view = std::get<View>(outer->values[0]);
+  std::optional<View> both = inner == nullptr ? normalised(view) : compose(std::get<View>(inner->values[0]), view);
+  if (!both) return nullptr;  // perhaps more is known of the sizes later
+  const AttrsRef made = attrs(Attrs{{std::move(*both)}});
+  interner_->composed.emplace(std::pair(inner, outer), made);
+  return made;
+}
+
+const std::vector<TypeRef>* Context::known_results(const OpDef& op, AttrsRef attrs,
+                                                   std::span<const TypeRef> operands) const {
+  if (operands.size() > Call::kMost) return nullptr;
+  const auto found = interner_->calls.find(Call::of(op, attrs, operands));
+  return found == interner_->calls.end() ? nullptr : &found->second;
+}
+
+void Context::remember_results(const OpDef& op, AttrsRef attrs, std::span<const TypeRef> operands,
+                               std::vector<TypeRef> results) {
+  if (operands.size() <= Call::kMost) interner_->calls.emplace(Call::of(op, attrs, operands), std::move(results));
+}
 
 NameId Context::name(std::string_view text) {
   if (const NameId* found = interner_->names.find(text)) return *found;

@@ -243,6 +243,8 @@ Status Graph::compact() {
   std::vector<Graph> regions;
   std::vector<ValueId> renamed(values_.size(), kNoValue);
   nodes.reserve(order.size());
+  values.reserve(values_.size());
+  pool.reserve(operand_pool_.size());
   for (ValueId v : inputs) {
     renamed[v] = static_cast<ValueId>(values.size());
     values.push_back(values_[v]);

@@ -53,6 +53,14 @@ class Context {
   TypeRef optional(TypeRef element) { return type({Kind::optional, DType::f32, true, {}, element}); }
   TypeRef nothing(DType dtype) { return type({Kind::nothing, dtype}); }
   AttrsRef attrs(Attrs attrs);
+  // Of nodes that hold a view: the view `outer` of the view `inner`, or of a base where that is null, in its normal
+  // form; null when they do not compose. Each pair is composed once: models repeat their layers.
+  AttrsRef composed(AttrsRef inner, AttrsRef outer);
+  // The types that an operator without nested graphs gave for operands of these types before, null when it is not
+  // known; and what it gave, where that follows from the types and attributes alone.
+  const std::vector<TypeRef>* known_results(const OpDef& op, AttrsRef attrs, std::span<const TypeRef> operands) const;
+  void remember_results(const OpDef& op, AttrsRef attrs, std::span<const TypeRef> operands,
+                        std::vector<TypeRef> results);
   NameId name(std::string_view text);
   std::string_view text(NameId id) const { return names_[id]; }
   LocId location(Location location);
@@ -128,6 +136,7 @@ class Graph {
   TypeRef type(ValueId id) const { return values_[id].type; }
   std::string_view value_name(ValueId id) const { return context_->text(values_[id].name); }
   void set_name(ValueId id, std::string_view name) { values_[id].name = context_->name(name); }
+  void copy_name(ValueId from, ValueId to) { values_[to].name = values_[from].name; }
   // Only for import and Retype, which keep the graph consistent.
   void set_type(ValueId id, TypeRef type) { values_[id].type = type; }
 

@@ -29,14 +29,13 @@ bool Rewrite::replace(ValueId from, ValueId to, std::string_view rule) {
   if (forward_.size() < graph_.value_count()) forward_.resize(graph_.value_count(), kNoValue);
   forward_[from] = to;
   const ValueInfo old = graph_.value(from);
-  if (graph_.value(to).name == 0 && old.name != 0) graph_.set_name(to, graph_.context().text(old.name));
+  if (graph_.value(to).name == 0 && old.name != 0) graph_.copy_name(from, to);
   const bool node = old.def != kNoNode;
-  journal_.push_back({std::string(rule),
-                      old.def,
-                      node ? graph_.describe(old.def) : graph_.describe_value(from),
-                      node ? graph_.node(old.def).location : 0,
-                      {}});
-  if (exhausted()) journal_.back().equation = equation(graph_, from, to, first_new_);
+  journal_.push_back({std::string(rule), old.def, node ? graph_.node(old.def).location : 0, {}, {}});
+  if (exhausted()) {
+    journal_.back().place = node ? graph_.describe(old.def) : graph_.describe_value(from);
+    journal_.back().equation = equation(graph_, from, to, first_new_);
+  }
   return true;
 }
 

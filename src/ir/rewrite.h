@@ -15,10 +15,11 @@ bool provably_equal(const Context& context, TypeRef a, TypeRef b);
 // One accepted replacement, for reports and for bisecting.
 struct Edit {
   std::string rule;
-  NodeId node = kNoNode;      // the node whose result was replaced
-  std::string place;          // its description, which outlives the ids
-  LocId location = 0;         // of the node
-  std::string equation = {};  // of the last edit that the limit allows: what was there and what took its place
+  NodeId node = kNoNode;  // the node whose result was replaced
+  LocId location = 0;     // of the node
+  // Of the last edit that the limit allows: the node's description, and what was there and what took its place.
+  std::string place = {};
+  std::string equation = {};
 };
 
 // Gives a wrong value of the same type in place of one that a rule is about to put into the graph, or that one back:

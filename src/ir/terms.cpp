@@ -307,20 +307,20 @@ std::vector<Terms::Factor> Terms::take_common(std::vector<std::pair<TermId, doub
   return common;
 }
 
-TermId Terms::view(TermId base, View view) {
+TermId Terms::view(TermId base, AttrsRef view) {
   if (terms_[base].kind == Term::Kind::literal) return base;
   if (pull_scalars_ && terms_[base].kind == Term::Kind::product && terms_[base].number != 1) {
     auto [number, all] = factors(base);
-    return product(number, {{this->view(product(1, std::move(all)), std::move(view)), 1}});
+    return product(number, {{this->view(product(1, std::move(all)), view), 1}});
   }
   const Term& inner = terms_[base];
   if (inner.kind == Term::Kind::apply && inner.op == &core::view)
-    if (std::optional<View> both = compose(std::get<View>(inner.attrs->values[0]), view))
-      return this->view(inner.args[0], std::move(*both));
-  View normal = normalised(std::move(view));
-  if (!values(base).empty() && normal.is_identity(graph_.type(values(base)[0])->shape)) return base;
-  if (inner.kind == Term::Kind::leaf && normal.is_identity(graph_.type(inner.leaf)->shape)) return base;
-  return apply(core::view, graph_.context().attrs(Attrs{{std::move(normal)}}), {base});
+    if (const AttrsRef both = graph_.context().composed(inner.attrs, view)) return this->view(inner.args[0], both);
+  const AttrsRef normal = graph_.context().composed(nullptr, view);
+  const View& form = std::get<View>(normal->values[0]);
+  if (!values(base).empty() && form.is_identity(graph_.type(values(base)[0])->shape)) return base;
+  if (inner.kind == Term::Kind::leaf && form.is_identity(graph_.type(inner.leaf)->shape)) return base;
+  return apply(core::view, normal, {base});
 }
 
 void Terms::add_addends(ValueId v, double sign, std::vector<TermId>& to, int depth) {
@@ -453,7 +453,7 @@ TermId Terms::of_node(NodeId n) {
   for (ValueId v : graph_.operands(n))
     if (v != kNoValue && (!graph_.type(v)->is_tensor() || !graph_.type(v)->ranked)) return leaf(y);
   if (is(node, "cast")) return of_cast(n);
-  if (node.op == &core::view) return view(of_value_[graph_.operands(n)[0]], std::get<View>(node.attrs->values[0]));
+  if (node.op == &core::view) return view(of_value_[graph_.operands(n)[0]], node.attrs);
   if (is_float(graph_.type(y)->dtype)) {
     if (is(node, "dot")) return dot(n);
     if (const TermId real = of_real(n); real != kNoTerm) return real;

@@ -66,7 +66,8 @@ class Terms {
   TermId literal(double number);
   TermId sum(std::vector<TermId> addends);
   TermId product(double number, std::vector<Factor> factors);
-  TermId view(TermId base, View view);
+  TermId view(TermId base, View view) { return this->view(base, graph_.context().attrs(Attrs{{std::move(view)}})); }
+  TermId view(TermId base, AttrsRef view);
   // The term as number and factors: anything is a product of itself.
   std::pair<double, std::vector<Factor>> factors(TermId t) const;
 

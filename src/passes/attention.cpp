@@ -1,7 +1,6 @@
 // Raises softmax over masked scores to attention: each mask goes where it costs least.
 #include <cmath>
 #include <limits>
-#include <unordered_set>
 
 #include "base/result.h"
 #include "ir/core_ops.h"
@@ -9,6 +8,7 @@
 #include "passes/attention_scores.h"
 #include "passes/band.h"
 #include "passes/pipeline.h"
+#include "passes/uses.h"
 
 namespace tessera::passes {
 namespace {
@@ -38,13 +38,8 @@ bool all_one(const Shape& shape) {
 
 class Attentions {
  public:
-  Attentions(Graph& graph, ir::EditLimit limit) : graph_(graph), rewrite_(graph, limit), b_(rewrite_.builder()) {
-    users_.resize(graph.value_count());
-    for (NodeId n = 0; n < graph.node_count(); ++n)
-      for (ValueId v : graph.operands(n))
-        if (v != ir::kNoValue) users_[v].push_back(n);
-    outputs_.insert(graph.outputs.begin(), graph.outputs.end());
-  }
+  Attentions(Graph& graph, ir::EditLimit limit)
+      : graph_(graph), rewrite_(graph, limit), b_(rewrite_.builder()), uses_(graph) {}
 
   Result<std::vector<ir::Edit>> run() {
     const size_t count = graph_.node_count();
@@ -124,8 +119,8 @@ class Attentions {
 
   // All uses are views that have the axis of queries, `rows`, right behind the batch.
   bool turned(ValueId v, int rows) const {
-    if (outputs_.contains(v) || users_[v].empty()) return false;
-    for (NodeId n : users_[v]) {
+    if (uses_.is_output(v) || uses_.of(v).empty()) return false;
+    for (NodeId n : uses_.of(v)) {
       if (graph_.node(n).op != &ir::core::view) return false;
       const auto& view = std::get<ir::View>(graph_.node(n).attrs->values[0]);
       if (view.axes.size() < 3 || view.axes[1].empty() || view.axes[1][0].axis != rows) return false;
@@ -148,7 +143,7 @@ class Attentions {
       nan_is_zero = true;
     }
     const ir::Node* node = defined_by(graph_, v, ops::softmax_op);
-    if (node == nullptr || users_[v].size() != readers || outputs_.contains(v)) return ir::kNoValue;
+    if (node == nullptr || uses_.of(v).size() != readers || uses_.is_output(v)) return ir::kNoValue;
     const int64_t axis = std::get<int64_t>(node->attrs->values[0]);
     return axis == -1 || axis + 1 == static_cast<int64_t>(graph_.type(v)->shape.size()) ? v : ir::kNoValue;
   }
@@ -491,8 +486,7 @@ class Attentions {
   Graph& graph_;
   ir::Rewrite rewrite_;
   ir::Builder& b_;
-  std::vector<std::vector<NodeId>> users_;
-  std::unordered_set<ValueId> outputs_;
+  Uses uses_;
 };
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstring>
 #include <string_view>
-#include <unordered_map>
 
 #include "base/result.h"
 #include "ir/core_ops.h"
@@ -32,26 +31,32 @@ uint64_t mix(uint64_t seed, uint64_t value) { return (seed ^ value) * 0x9e3779b9
 
 class Table {
  public:
-  Table(ir::Rewrite& rewrite, size_t nodes) : rewrite_(rewrite), graph_(rewrite.graph()) { heads_.reserve(nodes); }
+  Table(ir::Rewrite& rewrite, size_t nodes) : rewrite_(rewrite), graph_(rewrite.graph()) {
+    size_t size = 16;
+    while (size < 2 * nodes) size *= 2;
+    slots_.resize(size);
+  }
 
   // The earlier node that computes what n does; n itself when there is none.
   ir::NodeId find(ir::NodeId n) {
-    std::vector<ir::ValueId> operands = key_operands(n);
-    auto [begin, end] = heads_.equal_range(hash(n, operands));
-    for (auto it = begin; it != end; ++it)
-      if (same(it->second, n, operands)) return it->second;
-    heads_.emplace(hash(n, operands), n);
+    key_operands(n, operands_);
+    const uint64_t wide = hash(n, operands_);
+    const auto hash = static_cast<uint32_t>(wide ^ (wide >> 32));
+    const size_t mask = slots_.size() - 1;
+    size_t at = hash & mask;
+    for (; slots_[at].node != ir::kNoNode; at = (at + 1) & mask)
+      if (slots_[at].hash == hash && same(slots_[at].node, n)) return slots_[at].node;
+    slots_[at] = {hash, n};
     return n;
   }
 
  private:
   // Operands as they will be; in ascending order where the order makes no difference to any bit.
-  std::vector<ir::ValueId> key_operands(ir::NodeId n) const {
-    std::vector<ir::ValueId> operands;
+  void key_operands(ir::NodeId n, std::vector<ir::ValueId>& operands) const {
+    operands.clear();
     for (ir::ValueId v : graph_.operands(n)) operands.push_back(rewrite_.resolve(v));
     if (graph_.node(n).op->commutative && operands.size() == 2 && operands[0] > operands[1])
       std::swap(operands[0], operands[1]);
-    return operands;
   }
 
   uint64_t hash(ir::NodeId n, const std::vector<ir::ValueId>& operands) const {
@@ -72,16 +77,24 @@ class Table {
     return seed;
   }
 
-  bool same(ir::NodeId a, ir::NodeId b, const std::vector<ir::ValueId>& operands) const {
+  // Whether a is what b is, whose operands are in operands_.
+  bool same(ir::NodeId a, ir::NodeId b) {
     const ir::Node &x = graph_.node(a), &y = graph_.node(b);
     if (x.op != y.op || x.n_results != y.n_results) return false;
     if (x.op == &ir::core::constant) return same_tensor(tensor_of(graph_, a), tensor_of(graph_, b));
-    return x.attrs == y.attrs && key_operands(a) == operands;
+    if (x.attrs != y.attrs) return false;
+    key_operands(a, others_);
+    return others_ == operands_;
   }
 
   ir::Rewrite& rewrite_;
   ir::Graph& graph_;
-  std::unordered_multimap<uint64_t, ir::NodeId> heads_;
+  struct Slot {
+    uint32_t hash = 0;
+    ir::NodeId node = ir::kNoNode;
+  };
+  std::vector<Slot> slots_;  // an open hash table: a power of two, at most half of it taken
+  std::vector<ir::ValueId> operands_, others_;
 };
 
 }  // namespace

@@ -84,7 +84,7 @@ class Driver {
       if (sweep == kMaxSweeps)
         return fail(pass.run == apply_own_rules ? Code::graph_invalid : Code::internal,
                     "pass '{}' still rewrites after {} sweeps, last by '{}' at {}", pass.name, kMaxSweeps, last.rule,
-                    last.place);
+                    graph.context().text(graph.context().location(last.location).node));
     }
     return {};
   }

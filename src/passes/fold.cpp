@@ -80,6 +80,8 @@ Result<std::vector<Tensor>> evaluate(const ir::Rewrite& rewrite, const ir::Graph
   // Weights stay as small as they are stored.
   if (node.op == &ops::dequantize_op) return none;
   if (!node.op->pure || node.n_regions > 0 || node.n_operands == 0 || node.op == &ir::core::constant) return none;
+  for (ValueId operand : graph.operands(n))
+    if (operand != ir::kNoValue && !defined_by(graph, rewrite.resolve(operand), ir::core::constant)) return none;
   int64_t total = 0;
   std::vector<ir::TypeRef> types;
   for (int i = 0; i < node.n_results; ++i) {
@@ -96,7 +98,6 @@ Result<std::vector<Tensor>> evaluate(const ir::Rewrite& rewrite, const ir::Graph
       tensors.push_back(nullptr);
       continue;
     }
-    if (!defined_by(graph, v, ir::core::constant)) return none;
     const auto id = std::get<int64_t>(graph.node(graph.value(v).def).attrs->values[0]);
     tensors.push_back(&graph.context().constant(static_cast<uint32_t>(id)));
     if (tensors.back()->dtype() == DType::string || is_block(tensors.back()->dtype())) return none;

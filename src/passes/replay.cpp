@@ -115,7 +115,7 @@ class Replay {
       // A list that is only made is nothing gained yet.
       const bool form = node.op == &ops::loop_op || node.op == &ops::branch_op;
       if (form || (!results.empty() && results[0].x))
-        made_.edits.push_back({form ? "unroll" : "known_form", n, source.describe(n)});
+        made_.edits.push_back({.rule = form ? "unroll" : "known_form", .node = n, .place = source.describe(n)});
     } else if (!plain(source, n, operands, results)) {
       return false;
     }

@@ -47,7 +47,7 @@ Result<std::vector<ir::Edit>> equal_sizes(ir::Graph& graph, const PassContext& c
   std::vector<ir::Edit> edits;
   for (const ir::Guard& guard : graph.guards)
     if (guard.kind == ir::Guard::Kind::equal && known(guard.a) && known(guard.b) && map.solve(guard.a - guard.b))
-      edits.push_back({"equal_size", ir::kNoNode, to_string(guard.a) + " == " + to_string(guard.b)});
+      edits.push_back({.rule = "equal_size", .place = to_string(guard.a) + " == " + to_string(guard.b)});
   // Once done, the sizes stand in the guards alone.
   bool used = false;
   for (ir::ValueId v = 0; v < graph.value_count() && !used; ++v)

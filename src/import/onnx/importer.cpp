@@ -162,6 +162,7 @@ Status Importer::add_initializers(const GraphProto& proto, Scope& scope) {
 // Positions of the nodes in an order that defines names before they are used, the file's own where it does.
 Result<std::vector<uint32_t>> Importer::order(const std::vector<NodeProto>& nodes, const Scope& scope) const {
   NameTable<uint32_t> producer;
+  producer.reserve(nodes.size());
   for (uint32_t i = 0; i < nodes.size(); ++i)
     for (std::string_view name : nodes[i].output) {
       if (name.empty()) continue;
@@ -215,6 +216,7 @@ Status Importer::add_nodes(const std::vector<NodeProto>& nodes, Scope& scope) {
     return fail(Code::model_malformed, "graphs or functions are nested more than {} deep, or a function calls itself",
                 kMaxDepth);
   TESSERA_ASSIGN(std::vector<uint32_t> sequence, order(nodes, scope));
+  scope.reserve(nodes.size());
   for (uint32_t i : sequence) {
     Status added = add_node(nodes[i], i, scope);
     if (!added) return tl::unexpected<Error>(std::move(added.error()).within("adding " + node_title(nodes[i])));
@@ -228,9 +230,12 @@ Status Importer::add_node(const NodeProto& node, uint32_t index, Scope& scope) {
   if (--nodes_left_ < 0)
     return fail(Code::out_of_memory, "the model's functions and nested graphs unfold to too many nodes, past {} at {}",
                 most_nodes_, node_title(node));
+  Xs given;
+  given.reserve(node.input.size());
   for (size_t i = 0; i < node.input.size(); ++i) {
-    if (node.input[i].empty() || scope.find(node.input[i])) continue;
-    return fail(Code::unknown_name, "input {} is '{}', which nothing defines", i, node.input[i]);
+    given.push_back(node.input[i].empty() ? X{&builder, ir::kNoValue} : scope.find(node.input[i]));
+    if (!node.input[i].empty() && !given.back())
+      return fail(Code::unknown_name, "input {} is '{}', which nothing defines", i, node.input[i]);
   }
   if (const FunctionProto* function = find_function(model_, node)) return add_function(*function, node, scope);
 
@@ -246,7 +251,7 @@ Status Importer::add_node(const NodeProto& node, uint32_t index, Scope& scope) {
   for (size_t i = 0; title.empty() && i < node.output.size(); ++i) title = node.output[i];
   ir::LocId before = builder.location();
   builder.set_location(context.location({context.name(title), context.name(node.op_type), index}));
-  NodeImport n(*this, scope, builder, node, version);
+  NodeImport n(*this, scope, builder, node, std::move(given), version);
   Status added = op->function(n);
   Status formulas = builder.take_status();
   builder.set_location(before);

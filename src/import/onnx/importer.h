@@ -25,6 +25,7 @@ class Scope {
   Builder& builder() { return builder_; }
 
   void bind(std::string_view name, X x) { *names_.add(name, x).first = x; }
+  void reserve(size_t more) { names_.reserve(names_.size() + more); }
   bool binds(std::string_view name) const { return names_.contains(name); }
   // The value of the name here; absent when no scope has it.
   X find(std::string_view name);

@@ -37,15 +37,10 @@ const OnnxOp* find_onnx_op(std::string_view domain, std::string_view op_type, in
 
 void NodeImport::sticky(tl::unexpected<Error> error) { b.fail_with(std::move(error.value())); }
 
-bool NodeImport::has(int i) const {
-  return i < inputs() && !node.input[static_cast<size_t>(i)].empty() && scope.find(node.input[static_cast<size_t>(i)]);
-}
+bool NodeImport::has(int i) const { return i < inputs() && given[static_cast<size_t>(i)]; }
 bool NodeImport::wants(int i) const { return i < outputs() && !node.output[static_cast<size_t>(i)].empty(); }
 
-X NodeImport::any(int i) {
-  if (!has(i)) return {&b, ir::kNoValue};
-  return scope.find(node.input[static_cast<size_t>(i)]);
-}
+X NodeImport::any(int i) { return has(i) ? given[static_cast<size_t>(i)] : X{&b, ir::kNoValue}; }
 
 X NodeImport::in(int i) {
   X x = any(i);

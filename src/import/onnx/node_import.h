@@ -27,14 +27,15 @@ class Scope;
 // need checks.
 class NodeImport {
  public:
-  NodeImport(Importer& importer, Scope& scope, Builder& builder, const NodeProto& node, int64_t opset)
-      : importer(importer), scope(scope), b(builder), node(node), opset(opset) {}
+  NodeImport(Importer& importer, Scope& scope, Builder& builder, const NodeProto& node, Xs given, int64_t opset)
+      : importer(importer), scope(scope), b(builder), node(node), given(std::move(given)), opset(opset) {}
 
   Importer& importer;
   Scope& scope;
   Builder& b;
   const NodeProto& node;
-  int64_t opset;  // the version of the node's operator set that the model asks for
+  const Xs given;  // the node's inputs; absent where it names none
+  int64_t opset;   // the version of the node's operator set that the model asks for
 
   // Inputs. in() refuses values of unknown rank and what is no tensor (sticky E0402), any() takes everything; both give
   // an absent X for an absent input. need() makes absence an error (E0301).
