@@ -94,20 +94,25 @@ Case attention(DType type, int64_t heads, int64_t t, int64_t d, std::optional<in
 
 // One token each of `batch` sequences over `keys` tokens in pages.
 Case decode(DType type, int64_t batch, int64_t keys) {
-  constexpr int64_t kHeads = 32, kGroups = 8, kSize = 128, kPage = 16;
+  constexpr int64_t kHeads = 32, kGroups = 8, kSize = 128, kPage = 64;  // as the engine has them
   const auto operands = [&](int64_t b, int64_t s) {
     Operand starts{DType::i64, {b + 1}}, table{DType::i64, {b, s / kPage}}, lengths{DType::i64, {b}};
     for (int64_t i = 0; i <= b; ++i) starts.values.push_back(i);
     for (int64_t i = 0; i < b * (s / kPage); ++i) table.values.push_back(i);
     lengths.values.assign(static_cast<size_t>(b), s);
-    const Dims rows = {b * s, kGroups, kSize};
-    return std::vector<Operand>{{DType::f32, {b, kHeads, kSize}}, {type, rows}, {type, rows}, starts, table, lengths};
+    const Dims rows = {b * s / kPage, kGroups, kPage, kSize}, each = {b * s / kPage, kGroups, kPage, 1};
+    std::vector<Operand> all = {{DType::f32, {b, kHeads, kSize}}, {type, rows}, {type, rows}, starts, table, lengths};
+    if (type != DType::i8) return all;
+    all.push_back({.present = false});
+    for (int i = 0; i < 2; ++i) all.push_back({.type = DType::f32, .shape = each, .most = 0.02});
+    return all;
   };
   Case c = {"ragged_attention", fmt::format("{}x{}x{}/{}x{}", batch, keys, kHeads, kGroups, kSize)};
   c.operands = operands(batch, keys);
-  c.attrs = {1 / std::sqrt(static_cast<double>(kSize)), 0.0, int64_t{-1}, int64_t{-1}, kPage};
+  c.attrs = {1 / std::sqrt(static_cast<double>(kSize)), 0.0, int64_t{-1}, int64_t{-1}};
   c.limit = Limit::read;
   c.work = 2 * bytes_of(type, batch * keys * kGroups * kSize);
+  if (type == DType::i8) c.work += 2 * bytes_of(DType::f32, batch * keys * kGroups);
   c.tolerance = 1e-4;
   c.result = {batch, kHeads, kSize};
   return c;
@@ -164,7 +169,7 @@ std::vector<Case> cases() {
     all.push_back(attention(t, 12, 8192, 64, 512, true));
   }
   all.push_back(attention(DType::f32, 8, 32768, 64, {}, true));
-  for (DType t : {DType::f32, DType::f16, DType::bf16})
+  for (DType t : {DType::f32, DType::f16, DType::bf16, DType::i8})
     for (int64_t batch : {1, 8}) all.push_back(decode(t, batch, 8192));
   for (const char* op : {"softmax", "gelu", "gelu_tanh", "relu", "silu"})
     all.push_back(

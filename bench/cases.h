@@ -25,6 +25,7 @@ struct Operand {
   // The axis of result 0 along which this operand's axis 0 runs, so that a check may look at some of it; -1 for all.
   int runs_along = -1;
   std::vector<int64_t> values = {};  // instead of drawn ones
+  double most = 1;                   // of drawn floats
   bool present = true;
 };
 

@@ -144,6 +144,10 @@ inline I cvtepi8_epi32(__m128i bytes) {
   memcpy(b, &bytes, 16);
   return each<I, int32_t>([&](int i) { return b[i]; });
 }
+inline I maskz_cvtepi8_epi32(uint16_t mask, __m128i bytes) {
+  const auto x = lanes<int32_t>(cvtepi8_epi32(bytes));
+  return each<I, int32_t>([&](int i) { return mask >> i & 1 ? x.at[i] : 0; });
+}
 inline F fmadd_ps(F a, F b, F c) {
   __m256 x[2], y[2], z[2];
   memcpy(x, &a, 64);
@@ -193,6 +197,7 @@ inline F maskz_max_ps(uint16_t mask, F a, F b) {
 #define _mm512_maskz_cvtph_ps emulated::maskz_cvtph_ps
 #define _mm512_cvtepi8_epi16 emulated::cvtepi8_epi16
 #define _mm512_cvtepi8_epi32 emulated::cvtepi8_epi32
+#define _mm512_maskz_cvtepi8_epi32 emulated::maskz_cvtepi8_epi32
 #define _mm512_fmadd_ps emulated::fmadd_ps
 #define _mm512_maskz_max_ps emulated::maskz_max_ps
 #define _mm512_maskz_min_ps emulated::maskz_min_ps

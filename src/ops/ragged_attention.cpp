@@ -1,4 +1,5 @@
 // ragged_attention: attention of several sequences that lie one after another, over their own rows or over pages.
+// How pages lie in memory is said here and in append (state.cpp), and nowhere else.
 #include "base/result.h"
 #include "ops/attention.h"
 
@@ -16,14 +17,15 @@ Status infer_ragged(Infer& infer) {
   if (infer.has(4) != infer.has(5))
     return fail(Code::arity, "ragged_attention: {} is given without {}", infer.has(4) ? "table" : "lengths",
                 infer.has(4) ? "lengths" : "table");
-  if (!infer.has(4)) TESSERA_TRY(infer.require_equal(q[0], v[0], "the rows of q and v"));
+  if (!infer.has(4)) {
+    TESSERA_TRY(infer.require_equal(q[0], v[0], "the rows of q and v"));
+    TESSERA_TRY(infer.require_equal(v[2], 1, "the rows of a page without a table"));
+  }
   if (infer.has(4)) TESSERA_TRY(infer.require_equal(infer.shape(4)[0] + 1, infer.shape(3)[0], "sequences and starts"));
   for (int i : {1, 2})
     if ((infer.dtype(i) == DType::i8) != infer.has(i + 6))
       return fail(Code::dtype_mismatch, "ragged_attention: {} of {} {} scales", i == 1 ? "keys" : "values",
                   name(infer.dtype(i)), infer.has(i + 6) ? "with" : "without");
-  if (infer.attrs.integer("page") < 1)
-    return fail(Code::attribute_invalid, "ragged_attention: a page of {} rows", infer.attrs.integer("page"));
   infer.result(infer.dtype(0), {q[0], q[1], v[2]});
   return {};
 }
@@ -40,10 +42,10 @@ Keys own_rows(X k, X v, X owner, X row) {
   return {k, v, reshape(owner, {1, owner.dim(0)}), reshape(row, {1, row.dim(0)}), row};
 }
 
-Keys paged(X k, X v, X table, X lengths, X owner, X row, X ends, int64_t page) {
+Keys paged(X k, X v, X table, X lengths, X owner, X row, X ends, Dim page) {
   ir::Builder& b = *k.builder;
   Dim sequences = table.dim(0), pages = table.dim(1), keys = sequences * pages * page;
-  X slots = unsqueeze(cast(table, DType::i64), {2}) * b.integer(page) + iota(b, {1, 1, page}, 2, DType::i64);
+  X slots = unsqueeze(cast(table, DType::i64), {2}) * b.size(page) + iota(b, {1, 1, page}, 2, DType::i64);
   slots = reshape(slots, {keys});
   const Shape grid = {sequences, pages * page};
   X behind = gather(cast(lengths, DType::i64) - ends, owner, 0);  // [N, 1]
@@ -57,7 +59,13 @@ X attend(X q, X k, X v, X starts, X table, X lengths, X bias, const A& a) {
   X ends = slice(cast(starts, DType::i64), 0, 1, sequences);
   X row = iota(b, {rows, 1}, 0, DType::i64);
   X owner = sum(cast(less_equal(unsqueeze(ends, {0}), row), DType::i64), {1});  // [N, 1]
-  Keys keys = table ? paged(k, v, table, lengths, owner, row, ends, a["page"]) : own_rows(k, v, owner, row);
+  const auto tokens = [](X x) {                                                 // [P, G, R, D] -> [P R, G, D]
+    return reshape(transpose(x, {0, 2, 1, 3}), {x.dim(0) * x.dim(2), x.dim(1), x.dim(3)});
+  };
+  const Dim page = k.dim(2);
+  k = tokens(k);
+  v = tokens(v);
+  Keys keys = table ? paged(k, v, table, lengths, owner, row, ends, page) : own_rows(k, v, owner, row);
   X ahead = keys.place - keys.query_place;  // [N, S]
   X visible = equal(owner, keys.owner);
   if (a.integer("left") >= 0) visible = logical_and(visible, less_equal(b.integer(-a.integer("left")), ahead));
@@ -79,19 +87,17 @@ X attend(X q, X k, X v, X starts, X table, X lengths, X bias, const A& a) {
 constinit const OpDef ragged_attention_op = {
     .name = "ragged_attention",
     .doc =
-        "Attention of sequences of any lengths: rows starts[b] to starts[b + 1] are the queries of sequence b. Its "
-        "keys "
-        "are the rows of k and v of the same numbers; or, with a table, all lengths[b] of its tokens, the queries' own "
-        "the last, token t at row table[b, t / page] page + t mod page. A query sees keys at most `left` tokens before "
-        "and `right` after it (-1: all). bias[h, j - i + R / 2] is added to the scaled and capped score of key j for "
-        "query i, the index clipped. Keys and values of i8 are multiplied by the scale of their row and group. Kwon et "
-        "al. 2023.",
+        "Attention of sequences of any lengths: rows starts[b] to starts[b + 1] are the queries of sequence b. k and v "
+        "are P pages of R rows for each group, as append writes them. Without a table R is 1, and page i belongs to "
+        "query row i; with one, a sequence has lengths[b] tokens, the queries' own the last, token t being row t mod R "
+        "of page table[b, t / R]. A query sees keys at most `left` tokens before and `right` after it (-1: all). "
+        "bias[h, j - i + L / 2] is added to the scaled and capped score of key j for query i, the index clipped. Keys "
+        "and values of i8 are multiplied by the scale of their row and group. Kwon et al. 2023.",
     .signature =
-        "q[N, H, D], k[M, G, D], v[M, G, E], starts[C], table?[B, W], lengths?[B], bias?[H, R], k_scale?[M, G, 1], "
-        "v_scale?[M, G, 1] -> y[N, H, E]",
+        "q[N, H, D], k[P, G, R, D], v[P, G, R, E], starts[C], table?[B, W], lengths?[B], bias?[H, L], "
+        "k_scale?[P, G, R, 1], v_scale?[P, G, R, 1] -> y[N, H, E]",
     .types = "q, bias, y: float; k, v: float|i8; k_scale, v_scale: f32; starts, table, lengths: index",
-    .attrs = {ir::real_attr("scale"), ir::real_attr("softcap", 0), ir::int_attr("left", -1), ir::int_attr("right", -1),
-              ir::int_attr("page", 1)},
+    .attrs = {ir::real_attr("scale"), ir::real_attr("softcap", 0), ir::int_attr("left", -1), ir::int_attr("right", -1)},
     .infer = infer_ragged,
     .meaning =
         [](X q, X k, X v, X starts, Opt table, Opt lengths, Opt bias, Opt k_scale, Opt v_scale, A a) {

@@ -7,7 +7,7 @@
 namespace tessera::transformer {
 namespace {
 
-// Keys or values: [rows, G, D] and, in i8, [rows, G, 1].
+// Keys or values: [pages, G, rows, D] and, in i8, [pages, G, rows, 1].
 struct Kept {
   X rows, scale;
 };
@@ -54,8 +54,9 @@ class ModelBuilder {
       for (size_t layer = 0; layer < c_.layers.size(); ++layer)
         for (std::string_view kind : {"keys", "values"}) {
           const auto state = [&](DType type, int64_t width, std::string_view what) {
-            return b_.input(graph_.context().type({ir::Kind::state, type, true, {size("slots"), c_.groups, width}}),
-                            fmt::format("{}.{}{}", kind, layer, what));
+            return b_.input(
+                graph_.context().type({ir::Kind::state, type, true, {size("cache"), c_.groups, kPageRows, width}}),
+                fmt::format("{}.{}{}", kind, layer, what));
           };
           states_.push_back({state(o_.cache, c_.head_width, ""), {&b_, ir::kNoValue}});
           if (o_.cache == DType::i8) states_.back().scale = state(DType::f32, 1, ".scale");
@@ -132,13 +133,14 @@ class ModelBuilder {
       h.q = b_.add1(ops::rope_op, {h.q, cosine, sine}, {interleaved});
       h.k = b_.add1(ops::rope_op, {h.k, cosine, sine}, {interleaved});
     }
-    Kept k = {h.k, {&b_, ir::kNoValue}}, v = {h.v, {&b_, ir::kNoValue}};
-    if (c_.decoder) {
-      k = append(states_[static_cast<size_t>(2 * layer)], h.k);
-      v = append(states_[static_cast<size_t>(2 * layer + 1)], h.v);
-    }
+    const auto kept = [&](X x, size_t state) {
+      // Without a cache, each row is a page of its own.
+      return c_.decoder ? append(states_[state], x) : Kept{unsqueeze(x, {2}), {&b_, ir::kNoValue}};
+    };
+    const auto first = static_cast<size_t>(2 * layer);
+    const Kept k = kept(h.k, first), v = kept(h.v, first + 1);
     X y = b_.add1(ops::ragged_attention_op, {h.q, k.rows, v.rows, starts_, table_, lengths_, bias_, k.scale, v.scale},
-                  {l.attention_scale, c_.attention_softcap, l.left, l.right, c_.decoder ? kPageRows : 1});
+                  {l.attention_scale, c_.attention_softcap, l.left, l.right});
     return parts_.linear(reshape(y, {ids_.dim(0), c_.heads * c_.head_width}), {Part::out, layer}, c_.width,
                          c_.out_bias);
   }

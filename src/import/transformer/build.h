@@ -39,11 +39,11 @@ struct BuildOptions {
 
 // A decoder takes a step of several sequences at once, whose tokens lie one after another:
 //   ids i64[tokens], positions i64[tokens], starts i64[sequences + 1], lengths i64[sequences]: tokens with those
-//   before, table i64[sequences, pages]: the pages of each sequence, slots i64[tokens]: the row of the cache that a
-//   token takes, picked i64[rows]: tokens whose results are asked for, and for each layer the states keys.N, values.N
-//   [slots, groups, head]
-// (in i8 also keys.N.scale, values.N.scale f32[slots, groups, 1]), and gives logits f32[rows, vocabulary] or hidden
-// f32[rows, width].
+//   before, table i64[sequences, pages]: the pages of each sequence, slots i64[tokens]: which row a token takes, page
+//   times kPageRows and its row in the page, picked i64[rows]: tokens whose results are asked for, and for each layer
+//   the states keys.N, values.N [cache, groups, kPageRows, head]
+// (in i8 also keys.N.scale, values.N.scale f32[cache, groups, kPageRows, 1]), and gives logits f32[rows, vocabulary] or
+// hidden f32[rows, width].
 //
 // An encoder takes ids i64[tokens], positions i64[tokens], starts i64[bounds] and, where the model has them,
 // types i64[tokens]; it gives hidden f32[tokens, width] and, where the model has one, pooled f32[bounds - 1, width].

@@ -220,6 +220,47 @@ TESSERA_OUTLINE void transpose_square(const float* from, int64_t from_row, float
   for (int i = 0; i < kLanes; ++i) store(to + i * to_row, x[i]);
 }
 
+// Lane i: the sum of the lanes of x[i], all in one order. Neighbours are added until one vector is left, each time with
+// the shuffles that take one instruction.
+TESSERA_INLINE Vec sums_of(Vec (&x)[kLanes]) {
+#if defined(__AVX512F__)
+#define TESSERA_ADD_1 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29
+#define TESSERA_ADD_2 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29
+#define TESSERA_ADD_4 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27
+#define TESSERA_ADD_8 TESSERA_ADD_4
+#define TESSERA_REST_1 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31
+#define TESSERA_REST_2 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31
+#define TESSERA_REST_4 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31
+#define TESSERA_REST_8 TESSERA_REST_4
+#elif defined(__AVX2__)
+#define TESSERA_ADD_1 0, 8, 1, 9, 4, 12, 5, 13
+#define TESSERA_ADD_2 0, 1, 8, 9, 4, 5, 12, 13
+#define TESSERA_ADD_4 0, 1, 2, 3, 8, 9, 10, 11
+#define TESSERA_REST_1 2, 10, 3, 11, 6, 14, 7, 15
+#define TESSERA_REST_2 2, 3, 10, 11, 6, 7, 14, 15
+#define TESSERA_REST_4 4, 5, 6, 7, 12, 13, 14, 15
+#else
+#define TESSERA_ADD_1 0, 4, 1, 5
+#define TESSERA_ADD_2 0, 1, 4, 5
+#define TESSERA_REST_1 2, 6, 3, 7
+#define TESSERA_REST_2 2, 3, 6, 7
+#endif
+#define TESSERA_ADD(h)                                                    \
+  _Pragma("GCC unroll 16") for (int i = 0; i < kLanes; i += 2 * h) x[i] = \
+      __builtin_shufflevector(x[i], x[i + h], TESSERA_ADD_##h) +          \
+      __builtin_shufflevector(x[i], x[i + h], TESSERA_REST_##h);
+  TESSERA_ADD(1)
+  TESSERA_ADD(2)
+#if defined(__AVX2__)
+  TESSERA_ADD(4)
+#endif
+#if defined(__AVX512F__)
+  TESSERA_ADD(8)
+#endif
+#undef TESSERA_ADD
+  return x[0];
+}
+
 // to[j * to_row + i] = factor * from[i * row + j * column] for i < rows, j < columns; columns of `to` up to `width` are
 // made 0. `to` has room for width columns in each row.
 TESSERA_OUTLINE void pack_transposed(const Strided& from, int64_t rows, int64_t columns, float factor, float* to,

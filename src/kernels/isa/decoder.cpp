@@ -1,4 +1,4 @@
-// append: rows into a state, and rope in f32.
+// append: rows into a state's pages, and rope in f32.
 #include "kernels/abi.h"
 #include "kernels/isa/export.h"
 #include "kernels/isa/half.h"
@@ -25,32 +25,19 @@ void write_row(const void* from, int64_t begin, void* to, int64_t at, int64_t n,
   }
 }
 
-// state [S, *D], rows [N, *D] with any strides but along the last axis, slots [N].
+// state [P, G, R, D], rows [N, G, D] with any strides but along the last axis, slots [N].
 int append(const Args& args) noexcept {
   const View &state = args.in[0], &rows = args.in[1];
   const int64_t* slots = static_cast<const int64_t*>(args.in[2].data);
-  const int64_t count = rows.shape[0];
+  const int64_t count = rows.shape[0], groups = state.shape[1], page = state.shape[2], width = state.shape[3];
   for (int64_t i = 0; i < count; ++i)
-    if (slots[i] < 0 || slots[i] >= state.shape[0]) return kIndexOutOfRange;
-  int64_t width = 1;
-  for (int a = 1; a < rows.rank; ++a) width *= rows.shape[a];
-  if (count * width == 0) return kDone;
-  View inner = rows;  // one row
-  inner.rank = static_cast<uint8_t>(rows.rank - 1);
-  for (int a = 1; a < rows.rank; ++a) {
-    inner.shape[a - 1] = rows.shape[a];
-    inner.stride[a - 1] = rows.stride[a];
-  }
-  const View* const views[] = {&inner};
-  const Walk<1> walk = make_walk(inner.rank, inner.shape, views);
-  const int64_t run = walk.shape[walk.rank - 1];
-  parallel_for(args.parallel, count, 1 + kGrain / width, [&](int64_t begin, int64_t end) {
+    if (slots[i] < 0 || slots[i] >= state.shape[0] * page) return kIndexOutOfRange;
+  if (count * groups * width == 0) return kDone;
+  parallel_for(args.parallel, count, 1 + kGrain / (groups * width), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
-      for (int64_t r = 0; r < width / run; ++r) {
-        int64_t at[1];
-        walk_offsets(walk, walk.rank - 1, r, at);
-        write_row(rows.data, i * rows.stride[0] + at[0], args.out[0].data, slots[i] * width + r * run, run, state.type);
-      }
+      for (int64_t g = 0; g < groups; ++g)
+        write_row(rows.data, i * rows.stride[0] + g * rows.stride[1], args.out[0].data,
+                  ((slots[i] / page * groups + g) * page + slots[i] % page) * width, width, state.type);
   });
   return kDone;
 }
