@@ -26,7 +26,7 @@ Status infer_ragged(Infer& infer) {
     if ((infer.dtype(i) == DType::i8) != infer.has(i + 6))
       return fail(Code::dtype_mismatch, "ragged_attention: {} of {} {} scales", i == 1 ? "keys" : "values",
                   name(infer.dtype(i)), infer.has(i + 6) ? "with" : "without");
-  infer.result(infer.dtype(0), {q[0], q[1], v[2]});
+  infer.result(infer.dtype(0), {q[0], q[1], v[3]});
   return {};
 }
 
