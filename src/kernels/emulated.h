@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#define TESSERA_EMULATED 1
 #define __AVX512F__ 1
 #define __AVX512BW__ 1
 #define __AVX512CD__ 1
@@ -106,6 +107,10 @@ inline I madd(I a, I b) {
   const auto u = lanes<int16_t>(a), v = lanes<int16_t>(b);
   return each<I, int32_t>([&](int i) { return u.at[2 * i] * v.at[2 * i] + u.at[2 * i + 1] * v.at[2 * i + 1]; });
 }
+inline I dpwssd(I sum, I a, I b) {
+  const auto s = lanes<int32_t>(sum), x = lanes<int32_t>(madd(a, b));
+  return each<I, int32_t>([&](int i) { return s.at[i] + x.at[i]; });
+}
 inline I add_epi16(I a, I b) {
   const auto u = lanes<uint16_t>(a), v = lanes<uint16_t>(b);
   return each<I, uint16_t>([&](int i) { return static_cast<uint16_t>(u.at[i] + v.at[i]); });
@@ -134,10 +139,15 @@ inline F maskz_cvtph_ps(uint16_t mask, __m256i halves) {
   const auto x = lanes<float>(cvtph_ps(halves));
   return each<F, float>([&](int i) { return mask >> i & 1 ? x.at[i] : 0.0f; });
 }
-inline I cvtepi8_epi16(__m256i bytes) {
+inline I maskz_cvtepi8_epi16(uint32_t mask, __m256i bytes) {
   int8_t b[32];
   memcpy(b, &bytes, 32);
-  return each<I, int16_t>([&](int i) { return b[i]; });
+  return each<I, int16_t>([&](int i) { return mask >> i & 1 ? b[i] : 0; });
+}
+inline I maskz_cvtepu16_epi32(uint16_t mask, __m256i halves) {
+  uint16_t h[16];
+  memcpy(h, &halves, 32);
+  return each<I, int32_t>([&](int i) { return mask >> i & 1 ? h[i] : 0; });
 }
 inline I cvtepi8_epi32(__m128i bytes) {
   int8_t b[16];
@@ -195,7 +205,9 @@ inline F maskz_max_ps(uint16_t mask, F a, F b) {
 #define _mm512_mask_sub_epi8 emulated::mask_sub_epi8
 #define _mm512_cvtph_ps emulated::cvtph_ps
 #define _mm512_maskz_cvtph_ps emulated::maskz_cvtph_ps
-#define _mm512_cvtepi8_epi16 emulated::cvtepi8_epi16
+#define _mm512_maskz_cvtepi8_epi16 emulated::maskz_cvtepi8_epi16
+#define _mm512_maskz_cvtepu16_epi32 emulated::maskz_cvtepu16_epi32
+#define _mm512_dpwssd_epi32 emulated::dpwssd
 #define _mm512_cvtepi8_epi32 emulated::cvtepi8_epi32
 #define _mm512_maskz_cvtepi8_epi32 emulated::maskz_cvtepi8_epi32
 #define _mm512_fmadd_ps emulated::fmadd_ps

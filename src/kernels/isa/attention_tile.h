@@ -222,7 +222,8 @@ TESSERA_OUTLINE void transpose_square(const float* from, int64_t from_row, float
 
 // Lane i: the sum of the lanes of x[i], all in one order. Neighbours are added until one vector is left, each time with
 // the shuffles that take one instruction.
-TESSERA_INLINE Vec sums_of(Vec (&x)[kLanes]) {
+template <class V>
+TESSERA_INLINE V sums_of(V (&x)[kLanes]) {
 #if defined(__AVX512F__)
 #define TESSERA_ADD_1 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29
 #define TESSERA_ADD_2 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29

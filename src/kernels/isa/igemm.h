@@ -6,6 +6,7 @@
 // zero point, is taken away at the end: sum(a b) - a0 sum(b) - b0 sum(a) + K a0 b0.
 #pragma once
 
+#include "kernels/isa/pairs.h"
 #include "kernels/isa/product.h"
 
 namespace {
@@ -25,16 +26,8 @@ struct Int8Product {
     VecI v;
     memcpy(&v, b, sizeof v);
     return v;
-#elif defined(__AVX512BW__)
-    return reinterpret_cast<VecI>(_mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(b))));
-#elif defined(__AVX2__)
-    return reinterpret_cast<VecI>(_mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(b))));
 #else
-    int16_t wide[2 * kLanes];
-    for (int j = 0; j < 2 * kLanes; ++j) wide[j] = static_cast<int8_t>(b[j]);
-    VecI v;
-    memcpy(&v, wide, sizeof v);
-    return v;
+    return widened_pairs(b);
 #endif
   }
   static TESSERA_INLINE VecI madd(VecI sum, const float* a, VecI b) {
@@ -43,14 +36,8 @@ struct Int8Product {
 #if defined(__AVX512VNNI__)
     return reinterpret_cast<VecI>(
         _mm512_dpbusd_epi32(reinterpret_cast<__m512i>(sum), _mm512_set1_epi32(unit), reinterpret_cast<__m512i>(b)));
-#elif defined(__AVX512BW__)
-    return sum + reinterpret_cast<VecI>(_mm512_madd_epi16(_mm512_set1_epi32(unit), reinterpret_cast<__m512i>(b)));
-#elif defined(__AVX2__)
-    return sum + reinterpret_cast<VecI>(_mm256_madd_epi16(_mm256_set1_epi32(unit), reinterpret_cast<__m256i>(b)));
 #else
-    // Each lane holds two numbers of 16 bits, the first in its low half.
-    const int32_t low = static_cast<int16_t>(unit), high = unit >> 16;
-    return sum + (b << 16 >> 16) * low + (b >> 16) * high;
+    return add_pairs(sum, splat_int(unit), b);
 #endif
   }
 };

@@ -4,6 +4,8 @@
 
 #include "kernels/abi.h"
 #include "kernels/isa/attention_tile.h"
+#include "kernels/isa/math.h"
+#include "kernels/isa/pairs.h"
 
 namespace {
 
@@ -86,9 +88,58 @@ inline Fetch fetch_of(const Stored& x, int64_t n, int64_t width) {
   return x.row == width ? Fetch{at, at + n * width * kStoredBytes<kType>} : Fetch{};
 }
 
-// s[i * kBlockKeys + j] = q[i] k[j] for Q queries and n keys; q [Q, depth], whole vectors.
+// How queries meet keys of a type, kStep elements at once.
+template <uint8_t kType>
+struct Meeting {
+  using Query = float;
+  using Sum = Vec;
+  static constexpr int kStep = kLanes;
+  static TESSERA_INLINE Vec query(const float* q) { return load(q); }
+  static TESSERA_INLINE Vec key(const char* k, int64_t at) { return stored<kType>(k, at); }
+  static TESSERA_INLINE Vec add(Vec sum, Vec query, Vec key) { return fma(query, key, sum); }
+  static TESSERA_INLINE Vec score(Vec sum) { return sum; }
+};
+// Codes are not widened to f32: queries come in 16 bits, and sums are exact: 2^9 products of 2^15 and 2^7 fit into 32
+// bits.
+template <>
+struct Meeting<tessera::kernels::kI8> {
+  using Query = int16_t;
+  using Sum = VecI;
+  static constexpr int kStep = 2 * kLanes;
+  static TESSERA_INLINE VecI query(const int16_t* q) {
+    VecI v;
+    memcpy(&v, q, sizeof v);
+    return v;
+  }
+  static TESSERA_INLINE VecI key(const char* k, int64_t at) { return widened_pairs(k + at); }
+  static TESSERA_INLINE VecI add(VecI sum, VecI query, VecI key) { return add_pairs(sum, query, key); }
+  static TESSERA_INLINE Vec score(VecI sum) { return to_float(sum); }
+};
+constexpr float kMostCode = 32767;  // of a query
+// infinity is worth NaN.
+inline float query_codes(const float* q, int64_t n, int64_t all, int16_t* codes) {
+  float most = 0, poison = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    most = __builtin_fabsf(q[i]) > most ? __builtin_fabsf(q[i]) : most;
+    poison += q[i] - q[i];  // NaN unless finite
+  }
+  const float inverse = kMostCode / most;
+  memset(codes, 0, static_cast<size_t>(all) * 2);
+  if (!(poison == 0) || !(inverse <= __FLT_MAX__)) return poison == 0 ? 0.0f : __builtin_nanf("");
+  for (int64_t i = 0; i < n; ++i) {
+    // Adding and taking away 1.5 * 2^23 rounds to the nearest integer, ties to even.
+    const float rounded = (q[i] * inverse + 0x1.8p23f) - 0x1.8p23f;
+    codes[i] = static_cast<int16_t>(rounded > kMostCode ? kMostCode : rounded < -kMostCode ? -kMostCode : rounded);
+  }
+  return most / kMostCode;
+}
+
+// s[i * kBlockKeys + j] = q[i] k[j] for Q queries and n keys; q [Q, depth], whole steps.
 template <uint8_t kType, int Q>
-TESSERA_INLINE void score_rows(const float* q, int64_t depth, const Stored& k, int64_t n, float* s, Fetch& next) {
+TESSERA_INLINE void score_rows(const typename Meeting<kType>::Query* q, int64_t depth, const Stored& k, int64_t n,
+                               float* s, Fetch& next) {
+  using M = Meeting<kType>;
+  using Sum = typename M::Sum;
   constexpr int kAtOnce = kLanes / Q;
   const int64_t row = k.row, bytes = kAtOnce * depth * kStoredBytes<kType>;
   const char* data = static_cast<const char*>(k.data) + k.at * kStoredBytes<kType>;
@@ -98,23 +149,24 @@ TESSERA_INLINE void score_rows(const float* q, int64_t depth, const Stored& k, i
 #pragma GCC unroll 16
     for (int x = 0; x < kAtOnce; ++x) at[x] = data + least(j + x, n - 1) * row * kStoredBytes<kType>;
     mine.some(bytes);
-    Vec sums[kLanes] = {};
-    for (int64_t d = 0; d < depth; d += kLanes) {
-      Vec keys[kAtOnce];
+    Sum sums[kLanes] = {};
+    for (int64_t d = 0; d < depth; d += M::kStep) {
+      Sum keys[kAtOnce];
 #pragma GCC unroll 16
-      for (int x = 0; x < kAtOnce; ++x) keys[x] = stored<kType>(at[x], d);
+      for (int x = 0; x < kAtOnce; ++x) keys[x] = M::key(at[x], d);
 #pragma GCC unroll 16
       for (int i = 0; i < Q; ++i) {
-        Vec query = load(q + i * depth + d);
-#if defined(__x86_64__)
-        asm("" : "+x"(query));  // loaded once for all keys: GCC would make it a memory operand of each product
+        Sum query = M::query(q + i * depth + d);
+#if defined(__x86_64__) && !defined(TESSERA_EMULATED)
+        // Loaded once for all keys: GCC would make it a memory operand of each product.
+        asm("" : "+v"(query));
 #endif
 #pragma GCC unroll 16
-        for (int x = 0; x < kAtOnce; ++x) sums[i * kAtOnce + x] = fma(query, keys[x], sums[i * kAtOnce + x]);
+        for (int x = 0; x < kAtOnce; ++x) sums[i * kAtOnce + x] = M::add(sums[i * kAtOnce + x], query, keys[x]);
       }
     }
     alignas(64) float lanes[kLanes];
-    store(lanes, sums_of(sums));
+    store(lanes, M::score(sums_of(sums)));
     if (n - j >= kAtOnce) {
 #pragma GCC unroll 16
       for (int i = 0; i < Q; ++i) memcpy(s + i * kBlockKeys + j, lanes + i * kAtOnce, kAtOnce * 4);

@@ -1,0 +1,38 @@
+// Products of neighbours in 16 bits, added up exactly in 32.
+#pragma once
+
+#include "kernels/isa/vec.h"
+
+namespace {
+
+// 2 kLanes signed bytes widened to 16 bits: lane i holds the bytes 2 i and 2 i + 1.
+TESSERA_INLINE VecI widened_pairs(const void* bytes) {
+#if defined(__AVX512BW__)
+  const __m256i narrow = _mm256_loadu_si256(static_cast<const __m256i*>(bytes));
+  return reinterpret_cast<VecI>(_mm512_maskz_cvtepi8_epi16(0xffffffff, narrow));
+#elif defined(__AVX2__)
+  return reinterpret_cast<VecI>(_mm256_cvtepi8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(bytes))));
+#else
+  int16_t wide[2 * kLanes];
+  for (int j = 0; j < 2 * kLanes; ++j) wide[j] = static_cast<const int8_t*>(bytes)[j];
+  VecI v;
+  memcpy(&v, wide, sizeof v);
+  return v;
+#endif
+}
+
+// Each lane and the two products of its numbers.
+TESSERA_INLINE VecI add_pairs(VecI sum, VecI a, VecI b) {
+#if defined(__AVX512VNNI__)
+  return reinterpret_cast<VecI>(
+      _mm512_dpwssd_epi32(reinterpret_cast<__m512i>(sum), reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+#elif defined(__AVX512BW__)
+  return sum + reinterpret_cast<VecI>(_mm512_madd_epi16(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+#elif defined(__AVX2__)
+  return sum + reinterpret_cast<VecI>(_mm256_madd_epi16(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+#else
+  return sum + (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
+#endif
+}
+
+}  // namespace

@@ -1,0 +1,288 @@
+// Query rows of one sequence and group, and blocks of the keys that they see.
+#pragma once
+
+#include "kernels/isa/attention_scores.h"
+#include "kernels/isa/loops.h"
+#include "kernels/isa/math.h"
+#include "kernels/isa/stored.h"
+
+namespace {
+
+using namespace tessera::kernels;
+
+constexpr int64_t kRows = 32;     // query rows of a task: they share what is read of K and V
+constexpr int64_t kWidest = 512;  // elements of a head, with which sums of codes fit into 32 bits
+
+struct Ragged {
+  View q, k, v;  // [N, H, D], [P, G, R, D], [P, G, R, E]
+  const int64_t* starts;
+  const int64_t* table;    // [B, W] or null: R is 1, and pages are the queries' own rows
+  const int64_t* lengths;  // [B] or null
+  const float* bias;       // [H, L] or null
+  View k_scale, v_scale;   // [P, G, R, 1], of k and v in i8
+  int64_t sequences, pages, page;
+  int64_t heads, groups, repeat, depth, width, distances;
+  float scale, softcap;
+  int64_t left, right;
+  float* y;
+
+  int64_t tokens(int64_t b) const { return starts[b + 1] - starts[b]; }
+  int64_t rows(int64_t b) const { return tokens(b) * repeat; }  // of a group
+  int64_t keys(int64_t b) const { return lengths != nullptr ? lengths[b] : tokens(b); }
+  // Rows of x for the tokens of sequence b from t on, up to the end of their page.
+  Stored from(const View& x, int64_t b, int64_t group, int64_t t) const {
+    if (table == nullptr) return {x.data, (starts[b] + t) * x.stride[0] + group * x.stride[1], x.stride[0]};
+    const int64_t at = table[b * pages + t / page] * x.stride[0] + group * x.stride[1] + t % page * x.stride[2];
+    return {x.data, at, x.stride[2]};
+  }
+  // How many of the tokens [t, end) those are.
+  int64_t run(int64_t t, int64_t end) const { return table == nullptr ? end - t : least(end - t, page - t % page); }
+};
+
+// One query row: which it is, and which keys it sees.
+struct Row {
+  int64_t head, place;
+  int64_t low, high;
+};
+
+// What rows have seen: o [rows, columns], sums of weighed values; of each row the largest score and the sum of weights.
+struct Seen {
+  float *o, *most, *total;
+  int64_t columns;
+
+  void clear(int64_t rows) const {
+    memset(o, 0, static_cast<size_t>(rows * columns) * 4);
+    for (int64_t i = 0; i < rows; ++i) most[i] = -__builtin_inff(), total[i] = 0;
+  }
+};
+
+TESSERA_INLINE float power(float difference) { return power_of_two(splat(difference * kLog2e))[0]; }
+
+// Row i of `to` has also seen what row j of `from` has.
+inline void merge(const Seen& to, int64_t i, const Seen& from, int64_t j) {
+  const float here = from.most[j];
+  if (here == -__builtin_inff() && from.total[j] == 0) return;  // nothing that weighs
+  const float top = to.most[i] > here ? to.most[i] : here, shift = top == -__builtin_inff() ? 0 : top;
+  const float old = power(to.most[i] - shift), fresh = power(here - shift);
+  float* o = to.o + i * to.columns;
+  for (int64_t e = 0; e < to.columns; e += kLanes)
+    store(o + e, fma(splat(fresh), load(from.o + j * to.columns + e), load(o + e) * old));
+  to.total[i] = to.total[i] * old + from.total[j] * fresh;
+  to.most[i] = top;
+}
+
+inline void finish(const Ragged& a, const Seen& seen, int64_t i, int64_t token, int64_t head) {
+  const float factor = seen.total[i] == 0 ? 1 : 1 / seen.total[i];
+  float* y = a.y + (token * a.heads + head) * a.width;
+  for (int64_t e = 0; e < a.width; ++e) y[e] = seen.o[i * seen.columns + e] * factor;
+}
+
+// Query rows of one sequence and group, and where they are computed.
+struct Task {
+  const Ragged& a;
+  int64_t b, group, rows;
+  int64_t depth;  // a.depth in whole steps
+  Row* row;
+  const void* q;           // [rows, depth], times the scale: f32, or codes where keys are
+  const float* q_scale;    // [rows], of codes
+  float* scores;           // [rows, kBlockKeys]
+  float *k_room, *v_room;  // [kBlockKeys, kWidest]
+  Seen part;               // of one span
+};
+
+// Keys [first, first + n) of the sequence, and which of them each row sees.
+struct Block {
+  int64_t first, n;
+  Range seen[kRows];
+  float k_scale[kBlockKeys], v_scale[kBlockKeys];  // of codes
+};
+
+// f(rows, at, n) for the parts of a block that lie in one page each.
+template <class F>
+TESSERA_INLINE void each_run(const Task& t, const View& x, const Block& block, const F& f) {
+  for (int64_t at = 0, n = 0; at < block.n; at += n) {
+    n = t.a.run(block.first + at, block.first + block.n);
+    f(t.a.from(x, t.b, t.group, block.first + at), at, n);
+  }
+}
+
+// f(Count<Q>, i) for rows i to i + Q, whatever there is behind the last one.
+template <int N>
+struct Count {
+  static constexpr int value = N;
+};
+template <class F>
+TESSERA_INLINE void each_few(int64_t rows, const F& f) {
+  int64_t i = 0;
+  for (; rows - i > 2; i += 4) f(Count<4>(), i);
+  if (rows - i == 2) f(Count<2>(), i);
+  if (rows - i == 1) f(Count<1>(), i);
+}
+
+// The scores of row i become weights; its sums so far follow its largest score.
+inline void weigh(const Task& t, int64_t i, const Block& block) {
+  const Ragged& a = t.a;
+  const auto [begin, end] = block.seen[i];
+  if (begin == end) return;
+  float* s = t.scores + i * kBlockKeys;
+  const int64_t low = begin / kLanes * kLanes;
+  if (a.k.type == kI8)
+    for (int64_t j = begin; j < end; ++j) s[j] *= block.k_scale[j] * t.q_scale[i];
+  if (a.softcap != 0)
+    for (int64_t j = low; j < end; j += kLanes) store(s + j, vtanh(load(s + j) / a.softcap) * a.softcap);
+  if (a.bias != nullptr)
+    for (int64_t j = begin; j < end; ++j) {
+      const int64_t at = block.first + j - t.row[i].place + a.distances / 2;
+      s[j] += a.bias[t.row[i].head * a.distances + (at < 0 ? 0 : least(at, a.distances - 1))];
+    }
+  for (int64_t j = low; j < begin; ++j) s[j] = -__builtin_inff();
+  for (int64_t j = end; j % kLanes != 0; ++j) s[j] = -__builtin_inff();
+  Vec most = splat(t.part.most[i]);
+  for (int64_t j = low; j < end; j += kLanes) most = vmax(load(s + j), most);
+  const float top = max_lanes(most), shift = top == -__builtin_inff() ? 0 : top;
+  Vec sum = {};
+  for (int64_t j = low; j < end; j += kLanes) {
+    const Vec e = power_of_two((load(s + j) - shift) * kLog2e);
+    store(s + j, e);
+    sum += e;
+  }
+  if (top != t.part.most[i]) {
+    const float factor = power(t.part.most[i] - shift);
+    float* o = t.part.o + i * t.part.columns;
+    for (int64_t e = 0; e < t.part.columns; e += kLanes) store(o + e, load(o + e) * factor);
+    t.part.total[i] *= factor;
+    t.part.most[i] = top;
+  }
+  t.part.total[i] += sum_lanes(sum);
+  if (a.v.type == kI8)
+    for (int64_t j = begin; j < end; ++j) s[j] *= block.v_scale[j];
+}
+
+// Rows [i, i + Q) take n values of the block from the key `at` on, each those that it sees.
+template <uint8_t kType, int Q>
+TESSERA_INLINE void take_values(const Task& t, const Block& block, int64_t i, const Stored& v, int64_t at, int64_t n,
+                                Fetch& next) {
+  const auto add = [&](auto count, int64_t row, int64_t begin, int64_t end) {
+    begin = most_of(begin, at);
+    end = least(end, at + n);
+    if (begin < end)
+      add_values<kType, decltype(count)::value>(t.scores + row * kBlockKeys + begin,
+                                                {v.data, v.at + (begin - at) * v.row, v.row}, end - begin,
+                                                t.part.o + row * t.part.columns, t.part.columns, next);
+  };
+  const int64_t stop = least(i + Q, t.rows);
+  int64_t begin = 0, end = kBlockKeys;  // what all of them see
+  for (int64_t x = i; x < stop; ++x) {
+    begin = most_of(begin, block.seen[x].begin);
+    end = least(end, block.seen[x].end);
+  }
+  end = most_of(begin, end);
+  if constexpr (Q > 1)
+    for (int64_t x = i; x < stop; ++x) add(Count<1>(), x, block.seen[x].begin, least(begin, block.seen[x].end));
+  add(Count<Q>(), i, begin, end);
+  if constexpr (Q > 1)
+    for (int64_t x = i; x < stop; ++x) add(Count<1>(), x, most_of(end, block.seen[x].begin), block.seen[x].end);
+}
+
+// A block whose rows lie in memory, or in t's rooms where they were copied. Fetches v while scores are made, and `next`
+// while values are added.
+template <uint8_t kKeys, uint8_t kValues>
+TESSERA_OUTLINE void take_block(const Task& t, const Block& block, bool k_copied, bool v_copied, Fetch next) {
+  using Query = typename Meeting<kKeys>::Query;
+  const auto runs = [&](const View& x, bool copied, const Stored& room, const auto& f) {
+    if (copied)
+      f(room, int64_t{0}, block.n);
+    else
+      each_run(t, x, block, f);
+  };
+  runs(t.a.k, k_copied, {t.k_room, 0, t.depth}, [&](const Stored& k, int64_t at, int64_t n) {
+    Fetch values =
+        v_copied ? Fetch() : fetch_of<kValues>(t.a.from(t.a.v, t.b, t.group, block.first + at), n, t.a.width);
+    each_few(t.rows, [&](auto count, int64_t i) {
+      score_rows<kKeys, decltype(count)::value>(static_cast<const Query*>(t.q) + i * t.depth, t.depth, k, n,
+                                                t.scores + i * kBlockKeys + at, values);
+    });
+  });
+  for (int64_t i = 0; i < t.rows; ++i) weigh(t, i, block);
+  runs(t.a.v, v_copied, {t.v_room, 0, t.part.columns}, [&](const Stored& v, int64_t at, int64_t n) {
+    each_few(t.rows,
+             [&](auto count, int64_t i) { take_values<kValues, decltype(count)::value>(t, block, i, v, at, n, next); });
+  });
+}
+
+// Rows of the block in f32 and whole vectors.
+template <uint8_t kType>
+TESSERA_OUTLINE void copy_block(const Task& t, const View& x, const Block& block, float* room, int64_t columns) {
+  const int64_t width = x.shape[3];
+  each_run(t, x, block, [&](const Stored& from, int64_t at, int64_t n) {
+    for (int64_t j = 0; j < n; ++j) {
+      float* to = room + (at + j) * columns;
+      int64_t d = 0;
+      for (; d + kLanes <= width; d += kLanes) store(to + d, stored<kType>(from.data, from.at + j * from.row + d));
+      if (d == columns) continue;
+      alignas(64) char rest[kLanes * 4] = {};
+      memcpy(rest, static_cast<const char*>(from.data) + (from.at + j * from.row + d) * kStoredBytes<kType>,
+             static_cast<size_t>((width - d) * kStoredBytes<kType>));
+      store(to + d, stored<kType>(rest, 0));
+    }
+  });
+}
+
+// Keys that are codes, with zeroes behind them.
+inline void copy_codes(const Task& t, const Block& block) {
+  int8_t* room = reinterpret_cast<int8_t*>(t.k_room);
+  memset(room, 0, static_cast<size_t>(block.n * t.depth));
+  each_run(t, t.a.k, block, [&](const Stored& from, int64_t at, int64_t n) {
+    for (int64_t j = 0; j < n; ++j)
+      memcpy(room + (at + j) * t.depth, static_cast<const int8_t*>(from.data) + from.at + j * from.row,
+             static_cast<size_t>(t.a.depth));
+  });
+}
+
+template <uint8_t kType>
+void take_keys(const Task& t, int64_t first, int64_t end, Fetch next) {
+  const Ragged& a = t.a;
+  // Many rows share what is converted.
+  constexpr int64_t kFew = 8;
+  const bool k_odd = a.depth != t.depth, v_odd = a.width != t.part.columns;
+  const bool v_copied = v_odd || (k_odd && kType != kI8) || (kType != kF32 && t.rows > kFew);
+  const bool k_copied = kType == kI8 ? k_odd : v_copied;
+  Block block;
+  for (; first < end; first += kBlockKeys) {
+    block.first = first;
+    block.n = least(kBlockKeys, end - first);
+    for (int64_t i = 0; i < t.rows; ++i) {
+      const Row& row = t.row[i];
+      block.seen[i] = {most_of(row.low - first, 0), least(row.high - first, block.n)};
+      if (block.seen[i].begin >= block.seen[i].end) block.seen[i] = {0, 0};
+    }
+    if constexpr (kType == kI8)
+      for (int v = 0; v < 2; ++v)
+        each_run(t, v ? a.v_scale : a.k_scale, block, [&](const Stored& from, int64_t at, int64_t n) {
+          for (int64_t j = 0; j < n; ++j)
+            (v ? block.v_scale : block.k_scale)[at + j] = static_cast<const float*>(from.data)[from.at + j * from.row];
+        });
+    const int64_t after = first + block.n;
+    const Fetch following = after < end ? fetch_of<kType>(a.from(a.k, t.b, t.group, after),
+                                                          a.run(after, least(end, after + kBlockKeys)), a.depth)
+                                        : next;
+    if (kType == kI8 && k_copied) copy_codes(t, block);
+    if (kType != kI8 && k_copied) copy_block<kType>(t, a.k, block, t.k_room, t.depth);
+    if (v_copied) copy_block<kType>(t, a.v, block, t.v_room, t.part.columns);
+    // Copies are f32, but keys that are codes stay so: a row's scores do not depend on who shares them.
+    if (v_copied)
+      take_block<kType == kI8 ? kI8 : kF32, kF32>(t, block, k_copied, true, Fetch());
+    else
+      take_block<kType, kType>(t, block, k_copied, false, following);
+  }
+}
+
+using TakeKeys = void (*)(const Task& t, int64_t first, int64_t end, Fetch next);
+inline TakeKeys take_keys_of(uint8_t type) {
+  return type == kF32    ? take_keys<kF32>
+         : type == kF16  ? take_keys<kF16>
+         : type == kBF16 ? take_keys<kBF16>
+                         : take_keys<kI8>;
+}
+
+}  // namespace
