@@ -244,6 +244,7 @@ Status eval_split(Eval& e) {
 
 Status infer_optional(Infer& infer) {
   TypeRef element = infer.has(0) ? infer.operands[0] : infer.context.unranked(infer.attrs["dtype"]);
+  if (!infer.has(0) && infer.attrs.flag("list")) element = infer.context.sequence(element);
   infer.results.push_back(infer.context.optional(element));
   return {};
 }
@@ -314,8 +315,9 @@ constinit const OpDef seq_split_op = {.name = "seq_split",
                                       .infer = infer_split,
                                       .reference = eval_split};
 constinit const OpDef opt_make_op = {.name = "opt_make",
-                                     .doc = "(x?) An optional that holds x, or nothing.",
-                                     .attrs = {{"dtype", ir::AttrKind::dtype}},
+                                     .doc = "(x?) An optional that holds x; or nothing, and might a tensor of `dtype`, or a list "
+                                            "of such.",
+                                     .attrs = {{"dtype", ir::AttrKind::dtype}, ir::bool_attr("list", false)},
                                      .infer = infer_optional,
                                      .reference = eval_optional};
 constinit const OpDef opt_has_op = {

@@ -171,6 +171,7 @@ Status import_loop(NodeImport& n) {
     initial.push_back(n.any(i));
   }
   CarriedTypes carried(n.b.context(), initial);
+  std::vector<bool> held(initial.size());  // enters as an optional, and leaves as what that holds
   for (int attempt = 0;; ++attempt) {
     std::vector<ir::TypeRef> types = {n.b.context().scalar(DType::i64), n.b.context().scalar(DType::boolean)};
     types.insert(types.end(), carried.types().begin(), carried.types().end());
@@ -178,6 +179,13 @@ Status import_loop(NodeImport& n) {
     if (region.graph.outputs.size() < initial.size() + 1)
       return n.fail(Code::arity, "the body gives {} results for a condition and {} carried values",
                     region.graph.outputs.size(), initial.size());
+    Builder inner(region.graph);
+    for (size_t i = 0; i < initial.size(); ++i) {
+      X after = inner.wrap(region.graph.outputs[i + 1]);
+      held[i] = initial[i].type()->kind == ir::Kind::optional && after.type()->kind != ir::Kind::optional;
+      if (held[i]) region.graph.outputs[i + 1] = inner.add1(ops::opt_make_op, {after}).id;
+    }
+    TESSERA_TRY(inner.status());
     TESSERA_ASSIGN(bool settled, carried.settle(region.graph, 1));
     if (!settled && attempt < kMaxWidenings) continue;
     Xs operands = {trips, condition};
@@ -186,7 +194,8 @@ Status import_loop(NodeImport& n) {
     regions.push_back(std::move(region));
     close_regions(regions, {types.size()}, operands);
     Xs results = n.b.add(ops::loop_op, operands, {static_cast<int64_t>(initial.size())}, graphs(regions));
-    for (size_t i = 0; i < results.size(); ++i) n.out(static_cast<int>(i), results[i]);
+    for (size_t i = 0; i < results.size(); ++i)
+      n.out(static_cast<int>(i), i < held.size() && held[i] ? n.b.add1(ops::opt_get_op, {results[i]}) : results[i]);
     return {};
   }
 }

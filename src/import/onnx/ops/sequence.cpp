@@ -121,12 +121,14 @@ Status import_optional(NodeImport& n) {
   if (n.has(0)) return add_all(n, ops::opt_make_op);
   const AttributeProto* type = n.attribute("type");
   DType dtype = DType::f32;
+  bool list = false;
   if (type != nullptr && type->tp() != nullptr) {
     const TypeProto* proto = type->tp();
+    list = proto->kind == TypeProto::Kind::sequence;
     while (!proto->element.empty()) proto = &proto->element[0];
     if (std::optional<DType> t = dtype_of(proto->elem_type)) dtype = *t;
   }
-  n.out(n.b.add(ops::opt_make_op, {}, {static_cast<int64_t>(dtype)})[0]);
+  n.out(n.b.add(ops::opt_make_op, {}, {static_cast<int64_t>(dtype), int64_t{list}})[0]);
   return {};
 }
 Status import_optional_get_element(NodeImport& n) { return add_all(n, ops::opt_get_op); }
