@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs every test. The last thing printed is ctest's summary of the release build.
-#   TESSERA_TEST_STAGES   which of "debug emulated fuzz release" to run (default: "fuzz release")
+#   TESSERA_TEST_STAGES   which of "debug emulated aarch64 fuzz release" to run (default: "fuzz release")
 #                         debug: the tests under the address and undefined-behaviour sanitizers; its build takes longest
 #                         fuzz: each libFuzzer program, under the same sanitizers, for FUZZ_SECONDS (default 10) from FUZZ_SEED
 #                         (default 1: a run can be repeated; 0 takes another each time)
 #                         emulated: the kernels for AVX-512, on a CPU that need not have it
+#                         aarch64: the kernels, and what they stand on, built for AArch64 and run by QEMU
 #                         release: the optimised build and all tests
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
@@ -36,6 +37,12 @@ debug() {
 emulated() {
   build emulated --target kernels_reference_test
   build/emulated/tests/kernels_reference_test --gtest_brief=1 || failed=1
+}
+
+aarch64() {
+  scripts/install.sh aarch64
+  build aarch64
+  ctest --preset aarch64 -j "$jobs" --progress || failed=1
 }
 
 # What the fuzzers of models start from: our own bad and sound models, and the smallest of the ONNX cases where those are.
@@ -80,9 +87,9 @@ release() {
 scripts/install.sh build test
 scripts/fetch_model.sh >/dev/null || echo "test.sh: without the model, the test that reads the pictures is skipped" >&2
 for stage in $stages; do
-  [[ $stage =~ ^(debug|emulated|fuzz|release)$ ]] || die "no stage '$stage'; there are debug, emulated, fuzz, release"
+  [[ $stage =~ ^(debug|emulated|aarch64|fuzz|release)$ ]] || die "no stage '$stage'; there are debug, emulated, aarch64, fuzz, release"
 done
-for stage in debug emulated fuzz release; do
+for stage in debug emulated aarch64 fuzz release; do
   [[ " $stages " == *" $stage "* ]] || continue
   SECONDS=0
   echo "== $stage"

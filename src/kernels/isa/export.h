@@ -1,6 +1,6 @@
 // The one symbol that an instruction set's object exports. A family's source is compiled once for each instruction set
-// with TESSERA_ISA naming it; it includes this header, kernels/abi.h, other headers of this folder, <hwy/highway.h> and
-// C headers only, keeps everything else in an anonymous namespace, and ends with
+// with TESSERA_ISA naming it; it includes this header, kernels/abi.h, other headers of this folder, and C headers only,
+// keeps everything else in an anonymous namespace, and ends with
 //
 //   TESSERA_FAMILY(copy, {"copy", copy, nullptr})
 #pragma once
