@@ -314,12 +314,14 @@ constinit const OpDef seq_split_op = {.name = "seq_split",
                                       .attrs = {ir::int_attr("axis"), ir::bool_attr("drop", false)},
                                       .infer = infer_split,
                                       .reference = eval_split};
-constinit const OpDef opt_make_op = {.name = "opt_make",
-                                     .doc = "(x?) An optional that holds x; or nothing, and might a tensor of `dtype`, or a list "
-                                            "of such.",
-                                     .attrs = {{"dtype", ir::AttrKind::dtype}, ir::bool_attr("list", false)},
-                                     .infer = infer_optional,
-                                     .reference = eval_optional};
+constinit const OpDef opt_make_op = {
+    .name = "opt_make",
+    .doc =
+        "(x?) An optional that holds x; or nothing, and might a tensor of `dtype`, or a list "
+        "of such.",
+    .attrs = {{"dtype", ir::AttrKind::dtype}, ir::bool_attr("list", false)},
+    .infer = infer_optional,
+    .reference = eval_optional};
 constinit const OpDef opt_has_op = {
     .name = "opt_has", .doc = "(x?) Whether the optional holds a value.", .infer = infer_has, .reference = eval_has};
 constinit const OpDef opt_get_op = {
