@@ -168,7 +168,7 @@ std::vector<Case> cases() {
     all.push_back(attention(t, 12, 4096, 64, {}, true));
     all.push_back(attention(t, 12, 8192, 64, 512, true));
   }
-  all.push_back(attention(DType::f32, 8, 32768, 64, {}, true));
+  for (int64_t tokens : {16384, 32768}) all.push_back(attention(DType::f32, 8, tokens, 64, {}, true));
   for (DType t : {DType::f32, DType::f16, DType::bf16, DType::i8})
     for (int64_t batch : {1, 8}) all.push_back(decode(t, batch, 8192));
   for (const char* op : {"softmax", "gelu", "gelu_tanh", "relu", "silu"})

@@ -26,6 +26,7 @@ class KernelCall {
   Status check() const;
 
   std::string_view kernel() const { return name_; }
+  size_t scratch_bytes() const { return scratch_.size(); }
   // Elements of operand i as they were drawn, row-major.
   const Tensor& drawn(size_t i) const { return drawn_[i]; }
   float* result() const { return static_cast<float*>(out_[0].data); }

@@ -144,6 +144,7 @@ Status run_case(const Case& c, const Arguments& a, const kernels::KernelSet& set
   line["limit"] = bound.name;
   line["limit_value"] = bound.value;
   line["median_us"] = times.ours * 1e6;
+  line["scratch_bytes"] = static_cast<int64_t>(call.scratch_bytes());
   if (c.limit == Limit::read) {
     line["dram_read"] = bound.plain;
     line["dram_read_four_streams"] = bound.four;
