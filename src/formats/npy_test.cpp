@@ -165,6 +165,7 @@ TEST(Npy, WrittenArraysReadBack) {
     for (const Dims& shape : {Dims{}, Dims{5}, Dims{3, 1, 3}, Dims{0, 2}}) {
       Tensor t = *Tensor::make(type, shape);
       for (int64_t j = 0; j < t.count(); ++j) encode(type, t.mutable_data(), j, static_cast<double>(j % 3) - 1);
+      ASSERT_NE(t.data(), nullptr);  // not of no elements either: memcmp takes no null
       std::string path = folder / "a.npy";
       auto written = write_npy(path, t);
       ASSERT_TRUE(written) << written.error().to_string();

@@ -190,7 +190,7 @@ class Packer {
 
   void drop(uint32_t constant) {
     Tensor& tensor = plan_.constants[constant];
-    if (options_.release_source && tensor.data() != nullptr) options_.release_source(tensor.data(), tensor.bytes());
+    if (options_.release_source && tensor.bytes() > 0) options_.release_source(tensor.data(), tensor.bytes());
     tensor = Tensor();
     dropped_.resize(plan_.constants.size(), false);
     dropped_[constant] = true;

@@ -52,7 +52,9 @@ Result<Tensor> Tensor::make(DType dtype, Dims shape) {
   t.dtype_ = dtype;
   t.shape_ = std::move(shape);
   t.count_ = count;
-  t.data_ = memory.data();
+  // Functions of the C library take no null pointer, not even of no bytes.
+  alignas(64) static std::byte nothing[64];
+  t.data_ = bytes > 0 ? memory.data() : nothing;
   if (bytes > 0) t.keep_ = std::make_shared<AlignedBuffer>(std::move(memory));
   return t;
 }
