@@ -131,7 +131,11 @@ TEST(Shapes, MemoryIsGivenBackAfterAPeak) {
   EXPECT_GT(session->statistics().arena_bytes, int64_t{16} << 20);
   for (int i = 0; i < 5; ++i) run(1, 16);
   EXPECT_LT(session->statistics().arena_bytes, int64_t{1} << 16);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they keep freed memory
   EXPECT_LT(resident_set().now, before + (uint64_t{8} << 20));
+#else
+  static_cast<void>(before);
+#endif
 }
 
 TEST(Shapes, SizesOutsideOfWhatIsDeclaredAreErrors) {

@@ -148,7 +148,25 @@ class InferenceCheck {
       return true;
     }
     std::optional<Dim> value = resolved(inferred);
+    if (value && value->is_const() && is_named_here(declared)) {
+      const DimBounds claimed = dims_.bounds(declared);
+      return claimed.lo <= value->value() && value->value() <= claimed.hi;
+    }
     return !value || dims_.proves_eq(*value, declared) || has_guard({Guard::Kind::equal, *value, declared});
+  }
+
+  // Whether the size is a symbol that no input has: then it is what some node's result tells. A pass that finds out
+  // what a result's size will be need not rename it everywhere.
+  bool is_named_here(Dim declared) {
+    const std::optional<int> symbol = declared.is_const() ? std::nullopt : dims_.symbol_index(declared);
+    if (!symbol) return false;
+    if (!inputs_known_) {
+      inputs_known_ = true;
+      for (ValueId v : graph_.inputs)
+        for (Dim d : graph_.type(v)->shape)
+          for (int s : dims_.symbols_of(d)) of_inputs_.insert(s);
+    }
+    return !of_inputs_.contains(*symbol);
   }
 
   // With the names that the node gives; nothing when a symbol has none.
@@ -200,6 +218,8 @@ class InferenceCheck {
   const int before_;
   bool names_ = true;                      // names are being taken, nothing compared yet
   std::vector<std::optional<Dim>> named_;  // by symbol
+  bool inputs_known_ = false;
+  std::unordered_set<int> of_inputs_;  // symbols
 };
 
 class NodeVerifier {

@@ -101,7 +101,8 @@ TEST(Fusion, EveryRuleMatchesItself) {
         if (!operand.present) {
           operands.push_back({&b, ir::kNoValue});
         } else {
-          operands.push_back(operand.guard ? weight(b, shape) : input(b, wanted));
+          const std::string name = "x" + std::to_string(operands.size());
+          operands.push_back(operand.guard ? weight(b, shape) : input(b, wanted, name.c_str()));
         }
       }
       ir::Attrs attrs{rule.attrs};

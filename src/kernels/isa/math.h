@@ -42,9 +42,8 @@ TESSERA_INLINE Vec vexp(Vec x) {
 TESSERA_INLINE Vec vlog(Vec x) {
   const VecI tiny = x < 1.17549435e-38f;
   const Vec scaled = tiny ? x * 8388608.f : x;  // subnormals
-  const VecI bits = bits_of(scaled);
-  // Mantissa in [sqrt(1/2), sqrt(2)): 0x3f3504f3 is sqrt(1/2).
-  const VecI shifted = bits - 0x3f3504f3;
+  // Mantissa in [sqrt(1/2), sqrt(2)): 0x3f3504f3 is sqrt(1/2). Wraps for negative x.
+  const VecI shifted = reinterpret_cast<VecI>(reinterpret_cast<VecU>(scaled) - 0x3f3504f3u);
   const Vec e = to_float((shifted >> 23) - (tiny & 23));
   const Vec r = of_bits((shifted & 0x7fffff) + 0x3f3504f3) - 1.f;
   constexpr float kC[] = {0.06971611471f, -0.1147973385f, 0.1168541992f,  -0.1242568733f, 0.1424905765f,

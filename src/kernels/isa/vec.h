@@ -33,6 +33,7 @@ constexpr int kRegisters = 16;
 
 typedef float Vec __attribute__((vector_size(kLanes * 4)));
 typedef int32_t VecI __attribute__((vector_size(kLanes * 4)));
+typedef uint32_t VecU __attribute__((vector_size(kLanes * 4)));
 
 TESSERA_INLINE Vec splat(float x) { return x - Vec{}; }  // not x + 0, which would lose -0
 TESSERA_INLINE VecI splat_int(int32_t x) { return x + VecI{}; }
