@@ -112,7 +112,8 @@ Result<std::vector<ir::Edit>> merge_equal(ir::Graph& graph, const PassContext& c
       const ir::LocId places[] = {graph.node(earlier).location, node.location};
       graph.set_location(earlier, graph.context().covering(places));
     }
-    for (int i = 0; i < node.n_results; ++i) rewrite.replace(graph.result(n, i), graph.result(earlier, i), "cse");
+    const int results = node.n_results;  // a planted fault adds nodes, and `node` moves
+    for (int i = 0; i < results; ++i) rewrite.replace(graph.result(n, i), graph.result(earlier, i), "cse");
   }
   if (rewrite.journal().empty()) return std::vector<ir::Edit>();
   TESSERA_TRY(rewrite.finish());

@@ -50,7 +50,8 @@ inline std::string shorten_numbers(std::string_view text) {
 // The text's JSON, which lives as long as the parser. E0104 for what is no JSON or nests too deep.
 inline Result<JsonValue> parse_json_text(simdjson::dom::parser& parser, std::string_view text, std::string_view what) {
   JsonValue value;
-  auto error = parser.parse(text.data(), text.size()).get(value);
+  // simdjson copies what it is given, and a text of nothing may lie nowhere.
+  auto error = text.empty() ? simdjson::EMPTY : parser.parse(text.data(), text.size()).get(value);
   if (error == simdjson::NUMBER_ERROR) error = parser.parse(shorten_numbers(text)).get(value);
   if (error) return fail(Code::file_malformed, "{} is no JSON: {}", what, simdjson::error_message(error));
   return value;

@@ -15,10 +15,8 @@ struct Matrix {
 // Elements of n columns, packed.
 inline int64_t packed_size(int64_t n, int64_t k) { return ceil_div(n, kTileColumns) * kTileColumns * k; }
 
-// Weights may lie anywhere in a file.
-typedef float UnalignedFloat __attribute__((aligned(1)));
-
-// Columns [0, n) of b, n <= kTileColumns, as [k][kTileColumns]; missing columns are 0. b need not be aligned.
+// Columns [0, n) of b, n <= kTileColumns, as [k][kTileColumns]; missing columns are 0. b need not be
+// aligned: weights may lie anywhere in a file.
 inline void pack_panel(const Matrix& b, int64_t n, int64_t k, float* out) {
   if (b.row == 1) {
     for (int64_t i = 0; i < k; ++i, out += kTileColumns) {
@@ -26,7 +24,8 @@ inline void pack_panel(const Matrix& b, int64_t n, int64_t k, float* out) {
       if (n == kTileColumns) {
         memcpy(out, from, kTileColumns * sizeof *out);
       } else {
-        for (int64_t j = 0; j < kTileColumns; ++j) out[j] = j < n ? static_cast<const UnalignedFloat*>(from)[j] : 0;
+        memcpy(out, from, static_cast<size_t>(n) * sizeof *out);
+        for (int64_t j = n; j < kTileColumns; ++j) out[j] = 0;
       }
     }
     return;
@@ -40,9 +39,9 @@ inline void pack_panel(const Matrix& b, int64_t n, int64_t k, float* out) {
   for (int64_t i0 = 0; i0 < k; i0 += kSteps) {
     const int64_t steps = k - i0 < kSteps ? k - i0 : kSteps;
     for (int64_t j = 0; j < n; ++j) {
-      const UnalignedFloat* from = b.data + j * b.row + i0 * b.column;
+      const float* from = b.data + j * b.row + i0 * b.column;
       float* to = out + i0 * kTileColumns + j;
-      for (int64_t i = 0; i < steps; ++i) to[i * kTileColumns] = from[i * b.column];
+      for (int64_t i = 0; i < steps; ++i) memcpy(to + i * kTileColumns, from + i * b.column, sizeof *to);
     }
   }
 }
