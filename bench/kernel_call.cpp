@@ -12,6 +12,7 @@
 #include "ops/ops.h"
 #include "plan/kernel_desc.h"
 #include "tensor/block.h"
+#include "tensor/large.h"
 #include "tensor/scalar.h"
 
 namespace tessera::bench {
@@ -22,16 +23,8 @@ void run_threads(void* pool, int64_t n, int64_t grain, void (*body)(void*, int64
 }
 
 // In large pages, as the runtime has weights and caches, and as the memory's limits are measured.
-Result<Tensor> large_tensor(DType type, const Dims& shape) {
-  int64_t count = 1;
-  for (int64_t size : shape) count *= size;
-  TESSERA_ASSIGN(AlignedBuffer memory, AlignedBuffer::make(storage_bytes(type, count), Pages::huge));
-  const auto keep = std::make_shared<AlignedBuffer>(std::move(memory));
-  return Tensor::borrow(type, shape, keep->data(), keep);
-}
-
 Result<Tensor> draw(const Operand& o, std::minstd_rand& random) {
-  TESSERA_ASSIGN(Tensor t, large_tensor(o.type, o.shape));
+  TESSERA_ASSIGN(Tensor t, make_in_large_pages(o.type, o.shape));
   const auto unit = [&] { return static_cast<double>(random()) / 2147483647.0; };
   if (is_block(o.type)) {
     std::vector<float> values(static_cast<size_t>(t.count()));

@@ -11,6 +11,7 @@
 #include "engine/weights.h"
 #include "ir/op_def.h"
 #include "ops/math.h"
+#include "tensor/large.h"
 
 namespace tessera::engine {
 namespace {
@@ -23,15 +24,6 @@ Result<Tensor> integers(const std::vector<int64_t>& values, Dims shape) {
   TESSERA_ASSIGN(Tensor tensor, Tensor::make(DType::i64, std::move(shape)));
   std::copy(values.begin(), values.end(), tensor.as<int64_t>());
   return tensor;
-}
-
-// Every step reads all of it: large pages save half of the time where an address takes two walks to translate.
-Result<Tensor> cache_memory(DType type, Dims shape) {
-  int64_t count = 1;
-  for (int64_t size : shape) count *= size;
-  TESSERA_ASSIGN(AlignedBuffer memory, AlignedBuffer::make(storage_bytes(type, count), Pages::huge));
-  const auto keep = std::make_shared<AlignedBuffer>(std::move(memory));
-  return Tensor::borrow(type, std::move(shape), keep->data(), keep);
 }
 
 // The type in which a weight is stored: that from which the graph takes it to f32.
@@ -111,7 +103,7 @@ Result<std::unique_ptr<Decoder>> Decoder::make(const transformer::Source& source
   decoder->cost_.cache_bytes_per_token = static_cast<double>(row);
   for (auto& [type, shape] : states) {
     shape[0] = pages;
-    TESSERA_ASSIGN(Tensor state, cache_memory(type, std::move(shape)));
+    TESSERA_ASSIGN(Tensor state, make_in_large_pages(type, std::move(shape)));
     decoder->states_.emplace_back(std::move(state));
   }
   decoder->pool_ = std::make_unique<runtime::PagePool>(pages, kPageRows);

@@ -49,6 +49,12 @@ TEST(Verifier, ComparesTypesWithInference) {
   expect_error("graph { in %x: f32[2] %y: f16[2] = relu(%x) }", Code::shape_mismatch, "is f32[2] by inference");
   expect_error("graph { dim n dim m in %x: f32[n] %y: f32[m] = relu(%x) }", Code::shape_mismatch,
                "is f32[n] by inference, but here f32[m]");
+  // A size that no input has is what the result tells; within its bounds.
+  expect_valid("graph { dim n in %x: f32[5] %y: f32[n] = relu(%x) }");
+  expect_error("graph { dim n in [1, 4] in %x: f32[5] %y: f32[n] = relu(%x) }", Code::shape_mismatch,
+               "but here f32[n]");
+  expect_error("graph { dim n in %x: f32[5] in %z: f32[n] %y: f32[n] = relu(%x) }", Code::shape_mismatch,
+               "is f32[5] by inference, but here f32[n]");
   expect_error("graph { in %x: f32[2] %y: f32[*] = relu(%x) }", Code::shape_mismatch, "but here f32[*]");
   expect_error("graph { in %x: f32[2] %y: seq<f32[2]> = relu(%x) }", Code::shape_mismatch, "but here seq<f32[2]>");
   expect_error("graph { in %x: f32[2] %y: f32[2], %z: f32[2] = relu(%x) }", Code::arity,

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/result.h"
 #include "base/strings.h"
+#include "tensor/large.h"
 
 namespace tessera {
 namespace {
@@ -38,26 +39,36 @@ Status check_blocks(DType dtype, const Dims& shape) {
               name(dtype), joined(shape, ", "), elements);
 }
 
-Result<Tensor> Tensor::make(DType dtype, Dims shape) {
-  TESSERA_ASSIGN(int64_t count, element_count(shape));
+namespace {
+
+Status check_count(int64_t count) {
   if (count > kMaxCount / 64) return fail(Code::out_of_memory, "a tensor of {} elements does not fit", count);
-  if (dtype == DType::string) {
-    TESSERA_TRY(check_allocation(static_cast<size_t>(count) * sizeof(std::string)));
-    return of_strings(std::move(shape), std::vector<std::string>(count));
-  }
+  return {};
+}
+
+Result<Tensor> made(DType dtype, Dims shape, Pages pages) {
+  TESSERA_ASSIGN(int64_t count, element_count(shape));
+  TESSERA_TRY(check_count(count));
   TESSERA_TRY(check_blocks(dtype, shape));
-  size_t bytes = storage_bytes(dtype, count);
-  TESSERA_ASSIGN(AlignedBuffer memory, AlignedBuffer::make(bytes));
-  Tensor t;
-  t.dtype_ = dtype;
-  t.shape_ = std::move(shape);
-  t.count_ = count;
   // Functions of the C library take no null pointer, not even of no bytes.
   alignas(64) static std::byte nothing[64];
-  t.data_ = bytes > 0 ? memory.data() : nothing;
-  if (bytes > 0) t.keep_ = std::make_shared<AlignedBuffer>(std::move(memory));
-  return t;
+  if (count == 0) return Tensor::borrow(dtype, std::move(shape), nothing);
+  TESSERA_ASSIGN(AlignedBuffer memory, AlignedBuffer::make(storage_bytes(dtype, count), pages));
+  const auto keep = std::make_shared<AlignedBuffer>(std::move(memory));
+  return Tensor::borrow(dtype, std::move(shape), keep->data(), keep);
 }
+
+}  // namespace
+
+Result<Tensor> Tensor::make(DType dtype, Dims shape) {
+  if (dtype != DType::string) return made(dtype, std::move(shape), Pages::normal);
+  TESSERA_ASSIGN(int64_t count, element_count(shape));
+  TESSERA_TRY(check_count(count));
+  TESSERA_TRY(check_allocation(static_cast<size_t>(count) * sizeof(std::string)));
+  return of_strings(std::move(shape), std::vector<std::string>(count));
+}
+
+Result<Tensor> make_in_large_pages(DType dtype, Dims shape) { return made(dtype, std::move(shape), Pages::huge); }
 
 Tensor Tensor::borrow(DType dtype, Dims shape, const void* data, std::shared_ptr<const void> keep) {
   Result<int64_t> count = element_count(shape);

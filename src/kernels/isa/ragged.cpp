@@ -158,8 +158,7 @@ void attend(const Ragged& a, const Place& at, const Share& share, const Seen& su
 // Sequences with more keys than their share of the work are cut into spans, as far as `slots` rows of sums suffice.
 // Gives the number of tasks. What is cut does not change results.
 int64_t divide(const Ragged& a, int threads, int64_t slots, Share* shares) {
-  constexpr int64_t kTasks = 16;  // of a thread, so that one that starts late
-                                  // does not make the others wait
+  constexpr int64_t kTasks = 16;  // of a thread: those of one that starts late are taken by others
   double work = 0;
   const auto work_of = [&](int64_t b) { return static_cast<double>(least(a.rows(b), kRows) * a.keys(b)); };
   for (int64_t b = 0; b < a.sequences; ++b) work += work_of(b) * static_cast<double>(a.groups * bands(a, b));
