@@ -83,8 +83,8 @@ PeerRun openblas(const Case& c, const Tensor& x, const Tensor& w, int threads) {
 
 }  // namespace
 
-PeerRun peer_run(const std::string& peer, [[maybe_unused]] const Case& c, [[maybe_unused]] const Tensor& x,
-                 [[maybe_unused]] const Tensor& w, [[maybe_unused]] int threads) {
+PeerRun peer_run([[maybe_unused]] const std::string& peer, [[maybe_unused]] const Case& c,
+                 [[maybe_unused]] const Tensor& x, [[maybe_unused]] const Tensor& w, [[maybe_unused]] int threads) {
 #ifdef TESSERA_HAS_ONEDNN
   if (peer == "onednn" && c.m > 0) return onednn(c, x, w, threads);
 #endif
