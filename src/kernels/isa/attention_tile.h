@@ -1,4 +1,4 @@
-// Products, powers of two and transposes for attention. Scores are held transposed, keys down and queries across the
+// Products and transposes for attention. Scores are held transposed, keys down and queries across the
 // lanes, so that a row's maximum and sum are lane-wise and the weights are already what the second product reads: K and
 // V are taken element by element from where they lie, and only the queries are packed.
 #pragma once
@@ -154,22 +154,6 @@ TESSERA_OUTLINE void guarded_product(Strided a, int64_t m, const float* b, int64
       }
       store(c + x, sum);
     }
-}
-
-// 2^x for x <= 0: exactly 0 from -127 downwards, NaN for NaN. A Chebyshev fit of 2^r on [-1/2, 1/2], to 1.5 units in
-// the last place.
-TESSERA_INLINE Vec power_of_two(Vec x) {
-  x = vmax(splat(-127.f), x);
-  // Adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits.
-  const Vec shifted = x + 12582912.f;
-  const Vec r = x - (shifted - 12582912.f);
-  Vec y = fma(splat(0.00132647271f), r, splat(0.00967151265f));
-  y = fma(y, r, splat(0.0555073374f));
-  y = fma(y, r, splat(0.240222421f));
-  y = fma(y, r, splat(0.693146978f));
-  y = fma(y, r, splat(1.f));
-  // Into the exponent. At -127, r is 0 or more, so y is not below 1 and the sum not below zero.
-  return of_bits(bits_of(y) + (bits_of(shifted) << 23));
 }
 
 // to[j][i] = from[i][j] for kLanes rows and columns.

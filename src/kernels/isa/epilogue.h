@@ -23,22 +23,27 @@ struct FinishedTile {
 // The tile through the steps to c, whose rows are `stride` apart.
 inline void finish_tile(const Epilogue& e, const FinishedTile& tile, float* c, int64_t stride) {
   float* sums = tile.sums;
-  alignas(64) float part[kTileColumns] = {};
+  alignas(64) float part[kTileColumns];
+  for (float& x : part) x = -0.f;  // which added changes nothing
+  const float* bias = part;
   if (e.bias != nullptr) {
-    const float* bias = e.bias + tile.column;
+    bias = e.bias + tile.column;
     if (tile.columns < kTileColumns) {
       memcpy(part, bias, static_cast<size_t>(tile.columns) * 4);
       bias = part;
     }
-    for (int64_t r = 0; r < tile.rows; ++r)
-      for (int64_t v = 0; v < kTileColumns; v += kLanes) {
-        float* at = sums + r * kTileColumns + v;
-        store(at, load(at) + load(bias + v));
-      }
   }
+  const bool whole = tile.columns == kTileColumns, stores = whole && e.program == nullptr;
+  float* to = stores ? c : sums;
+  const int64_t step = stores ? stride : kTileColumns;
+  if (stores || e.bias != nullptr)
+    for (int64_t r = 0; r < tile.rows; ++r)
+      for (int64_t v = 0; v < kTileColumns; v += kLanes)
+        store(to + r * step + v, load(sums + r * kTileColumns + v) + load(bias + v));
+  if (stores) return;
   if (e.program != nullptr) run_on_tile(*e.program, sums, tile.rows, tile.columns, kTileColumns, tile.row, tile.column);
   for (int64_t r = 0; r < tile.rows; ++r, c += stride, sums += kTileColumns) {
-    if (tile.columns == kTileColumns)
+    if (whole)
       for (int64_t v = 0; v < kTileColumns; v += kLanes) store(c + v, load(sums + v));
     else
       memcpy(c, sums, static_cast<size_t>(tile.columns) * 4);

@@ -17,7 +17,23 @@ TESSERA_INLINE VecI to_int(Vec x) { return __builtin_convertvector(x, VecI); }
 TESSERA_INLINE Vec to_float(VecI x) { return __builtin_convertvector(x, Vec); }
 
 // To the nearest integer, ties to even, for |x| < 2^22: there adding 1.5 * 2^23 leaves no fraction bits.
-TESSERA_INLINE Vec round_small(Vec x) { return x + 12582912.f - 12582912.f; }
+constexpr float kRounder = 12582912.f;
+TESSERA_INLINE Vec round_small(Vec x) { return x + kRounder - kRounder; }
+
+// 2^r for |r| <= 1/2, to 1.5 units in the last place.
+TESSERA_INLINE Vec power_of_two_near_0(Vec r) {
+  constexpr float kC[] = {0.00132647271f, 0.00967151265f, 0.0555073374f, 0.240222421f, 0.693146978f, 1.f};
+  return polynomial(r, kC);
+}
+// y 2^n, where shifted is n + kRounder, whose low bits are n's: into the exponent, which must stay one of a normal
+// number or reach 128 exactly (infinity) or -127 (0, if y is 1).
+TESSERA_INLINE Vec times_power(Vec y, Vec shifted) { return of_bits(bits_of(y) + (bits_of(shifted) << 23)); }
+// 2^x for x <= 128: infinity there, exactly 0 from -127 downwards, NaN for NaN.
+TESSERA_INLINE Vec power_of_two(Vec x) {
+  x = vmax(splat(-127.f), x);
+  const Vec shifted = x + kRounder;
+  return times_power(power_of_two_near_0(x - (shifted - kRounder)), shifted);
+}
 
 TESSERA_INLINE Vec vexp(Vec x) {
   // Past these the result is infinite, or rounds to 0. NaN passes both.
@@ -99,16 +115,22 @@ TESSERA_INLINE Vec verf(Vec x) {
 
 // x times the normal distribution function, without the cancellation of 1 + erf for negative x.
 TESSERA_INLINE Vec vgelu(Vec x) {
-  const Vec a = vmin(splat(17.f), vabs(x));  // past it e^(-a^2 / 2) rounds to 0
-  // erfc(a / sqrt 2) is e^(-a^2 / 2) times a polynomial in 1 / (1 + a / sqrt 8), relatively to 5e-8 for all a.
-  constexpr float kC[] = {-0.05893165892f, 0.2839024322f, -0.4858011623f, 0.2764588822f, -0.02551137816f,
-                          0.2022122881f,   0.2432246229f, 0.2823585483f,  0.2820873833f};
-  const Vec u = 1.f / fma(a, splat(0.35355339f), splat(1.f));
-  const Vec half = 0.5f * a, square = a * half;
-  const Vec lost = fma(a, half, -square);  // of the square to rounding, exactly
-  const Vec rough = vexp(-square) * (u * polynomial(u, kC));
-  const Vec tail = fma(-lost, rough, rough);
-  return 0.5f * x * (x < 0.f ? tail : 2.f - tail);
+  const Vec a = vmin(splat(13.2f), vabs(x));  // past it e^(-a^2 / 2) is smaller than any normal number
+  // The share of what lies beyond a is e^(-a^2 / 2) times a polynomial in 1 / (1 + 0.305 a), relatively to 1e-7.
+  constexpr float kC[] = {0.0366992764f, -0.152988657f, 0.185717478f, -0.0379773304f,
+                          0.121021919f,  0.103420801f,  0.122466825f, 0.121639736f};
+  const Vec u = 1.f / fma(a, splat(0.305f), splat(1.f));
+  // -a^2 / 2 log2 e, as an integer and a rest: of large exponents the rest would lose digits to rounding, so a is
+  // multiplied by a constant in two parts first, and what rounding took from that product is added last.
+  constexpr double kHalf = 0.72134752044448170368;
+  constexpr float kHigh = static_cast<float>(kHalf), kLow = static_cast<float>(kHalf - static_cast<double>(kHigh));
+  const Vec h = a * -kHigh;
+  const Vec lost = fma(a, splat(-kLow), fma(a, splat(-kHigh), -h));
+  const Vec shifted = fma(h, a, splat(kRounder));
+  const Vec r = fma(lost, a, fma(h, a, kRounder - shifted));
+  const Vec tail = times_power(power_of_two_near_0(r), shifted) * (u * polynomial(u, kC));
+  // The larger of x and 0, but NaN for -infinity, less that share.
+  return fma(-a, tail, fma(vabs(x), splat(0.5f), 0.5f * x));
 }
 
 }  // namespace

@@ -21,6 +21,27 @@ TESSERA_INLINE VecI widened_pairs(const void* bytes) {
 #endif
 }
 
+// Two rows of kPairColumns signed bytes side by side: number i of `out` holds a[i] in its low and b[i] in its high
+// half.
+constexpr int64_t kPairColumns = 16;
+TESSERA_INLINE void interleave(const int8_t* a, const int8_t* b, int32_t* out) {
+#if defined(__AVX2__)
+  const __m128i left = _mm_loadu_si128(reinterpret_cast<const __m128i*>(a));
+  const __m128i right = _mm_loadu_si128(reinterpret_cast<const __m128i*>(b));
+  alignas(32) int8_t pairs[2 * kPairColumns];
+  _mm_store_si128(reinterpret_cast<__m128i*>(pairs), _mm_unpacklo_epi8(left, right));
+  _mm_store_si128(reinterpret_cast<__m128i*>(pairs) + 1, _mm_unpackhi_epi8(left, right));
+  for (int64_t i = 0; i < kPairColumns; i += kLanes) {
+    const VecI wide = widened_pairs(pairs + 2 * i);
+    memcpy(out + i, &wide, sizeof wide);
+  }
+#else
+  int32_t pairs[kPairColumns];
+  for (int64_t i = 0; i < kPairColumns; ++i) pairs[i] = (a[i] & 0xffff) | b[i] * 65536;
+  memcpy(out, pairs, sizeof pairs);
+#endif
+}
+
 // Each lane and the two products of its numbers.
 TESSERA_INLINE VecI add_pairs(VecI sum, VecI a, VecI b) {
 #if defined(__AVX512VNNI__)

@@ -38,6 +38,8 @@ struct Product {
 constexpr int64_t kTaskSums = (128 << 10) / 4;
 // Column panels of a task: 16 vectors wide, a unit of a from L2 then serves 8 cycles of multiply-adds.
 constexpr int64_t kTaskPanels = 16 / kTileVectors;
+// Row panels of a task at most.
+constexpr int64_t kTaskRows = kTaskSums / (kTaskPanels * kTileColumns) / kTileRows;
 // Up to so many rows memory is what limits, and packing a would show.
 constexpr int64_t kFewRows = 24;
 
@@ -56,7 +58,7 @@ inline Blocks blocks_of(int64_t m, int64_t n, int64_t lines, int64_t count,
   Blocks blocks;
   // A block of a takes at most half of L2.
   const int64_t row_bytes = depth_of(lines) * T::kUnits * 4;
-  int64_t rows = least(caches.l2 / 2 / row_bytes, kTaskSums / (kTaskPanels * kTileColumns)) / kTileRows;
+  int64_t rows = least(caches.l2 / 2 / row_bytes / kTileRows, kTaskRows);
   if (rows < 1) rows = 1;
   const int64_t row_parts = row_panels(m).parts, panels = ceil_div(n, kTileColumns);
   blocks.rows = ceil_div(row_parts, ceil_div(row_parts, rows));
@@ -78,8 +80,11 @@ inline void multiply_task(const Product& p, int64_t first, int64_t last, int64_t
   using Element = typename T::Element;
   alignas(64) Element kept[kTaskSums];
   alignas(64) Element done[kTileRows * kTileColumns];
+  // Where the row panels begin, worked out once: the divisions would take as long as many a step of k.
+  int64_t begins[kTaskRows + 1];
   const Split rows = row_panels(p.m);
-  const int64_t origin = rows.begin(first);
+  for (int64_t i = first; i <= last; ++i) begins[i - first] = rows.begin(i);
+  const int64_t origin = begins[0], height_of_all = begins[last - first] - origin;
   const int64_t passes = p.m <= kFewRows ? last - first : 1;  // that share the fetching of the next panel
   const int64_t depth = depth_of(p.lines);
   const bool whole = depth >= p.lines;
@@ -95,10 +100,10 @@ inline void multiply_task(const Product& p, int64_t first, int64_t last, int64_t
       job.ahead_step = kLineBytes / passes;
       const char* const next = p.b + ((j + 1 < right ? j + 1 : j) * p.lines + line) * kLineBytes;
       for (int64_t i = first; i < last; ++i) {
-        const int64_t row = rows.begin(i), height = rows.length(i);
+        const int64_t row = begins[i - first], height = begins[i - first + 1] - row;
         const int64_t unit = line * T::kUnits;
         job.a = A == Rows::kPacked ? p.a + row * p.lines * T::kUnits + unit * height : p.a + row * p.a_row + unit;
-        Element* const keep = kept + ((j - left) * (rows.begin(last) - origin) + row - origin) * kTileColumns;
+        Element* const keep = kept + ((j - left) * height_of_all + row - origin) * kTileColumns;
         job.sums = whole ? done : keep;
         job.add = line > 0;
         if (i - first < passes) {

@@ -387,8 +387,12 @@ TESSERA_OUTLINE void run_on_tile(const ProgramJob& job, float* product, int64_t 
     }
     for (int64_t r = 0; r < rows; ++r) {
       float* const to = side[k] + r * pitch;
-      memcpy(to, tile_operand(job.operands, k, (row + r) * job.n + column, columns, gather, false),
-             static_cast<size_t>(columns) * 4);
+      const float* const from = tile_operand(job.operands, k, (row + r) * job.n + column, columns, gather, false);
+      if (columns == pitch) {
+        for (int64_t j = 0; j < pitch; j += kLanes) store(to + j, load(from + j));
+        continue;
+      }
+      memcpy(to, from, static_cast<size_t>(columns) * 4);
       for (int64_t j = columns; j < pitch; ++j) to[j] = 0;
     }
   }

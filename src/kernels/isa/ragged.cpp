@@ -93,6 +93,7 @@ Fetch beginning(const Ragged& a, const Place& at) {
   if (a.table == nullptr || a.left >= 0 || key >= end) return {};
   const Stored k = a.from(a.k, at.b, at.group, key);
   const int64_t n = a.run(key, end);
+  if (a.k.type == kI8) fetch_scales(a, at.b, at.group, key, n);
   return a.k.type == kF32  ? fetch_of<kF32>(k, n, a.depth)
          : a.k.type == kI8 ? fetch_of<kI8>(k, n, a.depth)
                            : fetch_of<kF16>(k, n, a.depth);
@@ -102,18 +103,16 @@ Fetch beginning(const Ragged& a, const Place& at) {
 void attend(const Ragged& a, const Place& at, const Share& share, const Seen& sums, const Fetch& next) {
   alignas(64) float q[kRows * kWidest], o[2][kRows * kWidest], scores[kRows * kBlockKeys] = {};
   alignas(64) float room[2][kBlockKeys * kWidest];
-  alignas(64) int16_t q_codes[kRows * kWidest];
-  float most[2][kRows], total[2][kRows], q_scale[kRows];
+  alignas(64) int16_t q_codes[kRows * kWidest], w_codes[kRows * kBlockKeys] = {};
+  float most[2][kRows], total[2][kRows], q_scale[kRows], w_scale[kRows] = {};
   Row row[kRows];
   const int64_t keys = a.keys(at.b), tokens = a.tokens(at.b), rows = least(kRows, a.rows(at.b) - at.first);
   const bool codes = a.k.type == kI8;
   const int64_t step = codes ? Meeting<kI8>::kStep : kLanes, depth = quotient_up(a.depth, step) * step;
   const int64_t columns = quotient_up(a.width, kLanes) * kLanes;
   const int64_t padded = quotient_up(rows, 4) * 4;
-  if (codes)
-    memset(q_codes, 0, static_cast<size_t>(padded * depth) * 2);
-  else
-    memset(q, 0, static_cast<size_t>(padded * depth) * 4);
+  memset(q, 0, static_cast<size_t>(padded * depth) * 4);
+  if (codes) memset(q_codes, 0, static_cast<size_t>(padded * depth) * 2);
   int64_t low = keys, high = 0;
   for (int64_t i = 0; i < rows; ++i) {
     const int64_t token = (at.first + i) / a.repeat;
@@ -125,13 +124,13 @@ void attend(const Ragged& a, const Place& at, const Share& share, const Seen& su
     const float* from =
         static_cast<const float*>(a.q.data) + (a.starts[at.b] + token) * a.q.stride[0] + r.head * a.q.stride[1];
     for (int64_t d = 0; d < a.depth; ++d) q[i * depth + d] = from[d] * a.scale;
-    if (codes) q_scale[i] = query_codes(q + i * depth, a.depth, depth, q_codes + i * depth);
+    if (codes) q_scale[i] = codes_of(q + i * depth, depth, q_codes + i * depth);
     low = least(low, r.low);
     high = most_of(high, r.high);
   }
   const void* queries = codes ? static_cast<const void*>(q_codes) : q;
-  const Task task = {a,       at.b,    at.group, rows,    depth,   row,
-                     queries, q_scale, scores,   room[0], room[1], {o[0], most[0], total[0], columns}};
+  const Task task = {a,       at.b,   at.group, rows,    depth,   row,     queries,
+                     q_scale, scores, w_codes,  w_scale, room[0], room[1], {o[0], most[0], total[0], columns}};
   const Seen all = {o[1], most[1], total[1], columns};
   const bool apart = share.spans > 0;
   const int64_t first = apart ? at.span : low / kSpanKeys, last = apart ? at.span + 1 : quotient_up(high, kSpanKeys);

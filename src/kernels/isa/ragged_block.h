@@ -86,6 +86,8 @@ struct Task {
   const void* q;           // [rows, depth], times the scale: f32, or codes where keys are
   const float* q_scale;    // [rows], of codes
   float* scores;           // [rows, kBlockKeys]
+  int16_t* w_codes;        // [rows, kBlockKeys], weights of values that are codes, times the values' scales
+  float* w_scale;          // [rows], of those
   float *k_room, *v_room;  // [kBlockKeys, kWidest]
   Seen part;               // of one span
 };
@@ -123,7 +125,11 @@ TESSERA_INLINE void each_few(int64_t rows, const F& f) {
 inline void weigh(const Task& t, int64_t i, const Block& block) {
   const Ragged& a = t.a;
   const auto [begin, end] = block.seen[i];
-  if (begin == end) return;
+  if (begin == end) {
+    t.w_scale[i] = 0;
+    memset(t.w_codes + i * kBlockKeys, 0, kBlockKeys * sizeof *t.w_codes);
+    return;
+  }
   float* s = t.scores + i * kBlockKeys;
   const int64_t low = begin / kLanes * kLanes;
   if (a.k.type == kI8)
@@ -154,8 +160,10 @@ inline void weigh(const Task& t, int64_t i, const Block& block) {
     t.part.most[i] = top;
   }
   t.part.total[i] += sum_lanes(sum);
-  if (a.v.type == kI8)
-    for (int64_t j = begin; j < end; ++j) s[j] *= block.v_scale[j];
+  if (a.v.type != kI8) return;
+  alignas(64) float w[kBlockKeys] = {};
+  for (int64_t j = begin; j < end; ++j) w[j] = s[j] * block.v_scale[j];
+  t.w_scale[i] = codes_of(w, kBlockKeys, t.w_codes + i * kBlockKeys);
 }
 
 // Rows [i, i + Q) take n values of the block from the key `at` on, each those that it sees.
@@ -184,29 +192,61 @@ TESSERA_INLINE void take_values(const Task& t, const Block& block, int64_t i, co
     for (int64_t x = i; x < stop; ++x) add(Count<1>(), x, most_of(end, block.seen[x].begin), block.seen[x].end);
 }
 
+// Values that are codes: pairs of rows side by side, once for all of t's rows, then their products as integers. So it
+// does not matter to the sums where pages end.
+TESSERA_OUTLINE void take_codes(const Task& t, const Block& block, Fetch next) {
+  alignas(64) static constexpr int8_t kNothing[kWidest] = {};
+  const int64_t columns = t.part.columns, width = t.a.width, pairs = quotient_up(block.n, 2);
+  int32_t* const room = reinterpret_cast<int32_t*>(t.v_room);
+  const int8_t* rows[kBlockKeys + 1];
+  each_run(t, t.a.v, block, [&](const Stored& from, int64_t at, int64_t n) {
+    for (int64_t j = 0; j < n; ++j) rows[at + j] = static_cast<const int8_t*>(from.data) + from.at + j * from.row;
+  });
+  rows[block.n] = kNothing;
+  for (int64_t p = 0; p < pairs; ++p) {
+    const int8_t *a = rows[2 * p], *b = rows[2 * p + 1];
+    int32_t* to = room + p * columns;
+    int64_t e = 0;
+    for (; e + kPairColumns <= width; e += kPairColumns) interleave(a + e, b + e, to + e);
+    if (e == width) continue;
+    // Reaches into the next pair's place, which is written later.
+    int8_t rest[2][kPairColumns] = {};
+    memcpy(rest[0], a + e, static_cast<size_t>(width - e));
+    memcpy(rest[1], b + e, static_cast<size_t>(width - e));
+    interleave(rest[0], rest[1], to + e);
+  }
+  each_few(t.rows, [&](auto count, int64_t i) {
+    add_codes<decltype(count)::value>(t.w_codes + i * kBlockKeys, t.w_scale + i, room, pairs, t.part.o + i * columns,
+                                      columns, next);
+  });
+}
+
 // A block whose rows lie in memory, or in t's rooms where they were copied. Fetches v while scores are made, and `next`
 // while values are added.
-template <uint8_t kKeys, uint8_t kValues>
-TESSERA_OUTLINE void take_block(const Task& t, const Block& block, bool k_copied, bool v_copied, Fetch next) {
-  using Query = typename Meeting<kKeys>::Query;
-  const auto runs = [&](const View& x, bool copied, const Stored& room, const auto& f) {
+template <uint8_t kType>
+TESSERA_OUTLINE void take_block(const Task& t, const Block& block, bool copied, Fetch next) {
+  using Query = typename Meeting<kType>::Query;
+  const auto runs = [&](const View& x, const Stored& room, const auto& f) {
     if (copied)
       f(room, int64_t{0}, block.n);
     else
       each_run(t, x, block, f);
   };
-  runs(t.a.k, k_copied, {t.k_room, 0, t.depth}, [&](const Stored& k, int64_t at, int64_t n) {
-    Fetch values =
-        v_copied ? Fetch() : fetch_of<kValues>(t.a.from(t.a.v, t.b, t.group, block.first + at), n, t.a.width);
+  runs(t.a.k, {t.k_room, 0, t.depth}, [&](const Stored& k, int64_t at, int64_t n) {
+    // Also where a block's keys were copied because their rows are not whole steps, but its values were not.
+    Fetch values = copied && kType != kI8
+                       ? Fetch()
+                       : fetch_of<kType>(t.a.from(t.a.v, t.b, t.group, block.first + at), n, t.a.width);
     each_few(t.rows, [&](auto count, int64_t i) {
-      score_rows<kKeys, decltype(count)::value>(static_cast<const Query*>(t.q) + i * t.depth, t.depth, k, n,
+      score_rows<kType, decltype(count)::value>(static_cast<const Query*>(t.q) + i * t.depth, t.depth, k, n,
                                                 t.scores + i * kBlockKeys + at, values);
     });
   });
   for (int64_t i = 0; i < t.rows; ++i) weigh(t, i, block);
-  runs(t.a.v, v_copied, {t.v_room, 0, t.part.columns}, [&](const Stored& v, int64_t at, int64_t n) {
+  if constexpr (kType == kI8) return take_codes(t, block, next);
+  runs(t.a.v, {t.v_room, 0, t.part.columns}, [&](const Stored& v, int64_t at, int64_t n) {
     each_few(t.rows,
-             [&](auto count, int64_t i) { take_values<kValues, decltype(count)::value>(t, block, i, v, at, n, next); });
+             [&](auto count, int64_t i) { take_values<kType, decltype(count)::value>(t, block, i, v, at, n, next); });
   });
 }
 
@@ -239,14 +279,32 @@ inline void copy_codes(const Task& t, const Block& block) {
   });
 }
 
+inline void copy_scales(const Task& t, const Block& block, const View& scale, float* to) {
+  each_run(t, scale, block, [&](const Stored& from, int64_t at, int64_t n) {
+    const float* rows = static_cast<const float*>(from.data) + from.at;
+    if (from.row == 1) {
+      memcpy(to + at, rows, static_cast<size_t>(n) * 4);
+    } else {
+      for (int64_t j = 0; j < n; ++j) to[at + j] = rows[j * from.row];
+    }
+  });
+}
+inline void fetch_scales(const Ragged& a, int64_t b, int64_t group, int64_t key, int64_t n) {
+  const View* const scales[] = {&a.k_scale, &a.v_scale};
+  for (const View* scale : scales) {
+    const Stored rows = a.from(*scale, b, group, key);
+    Fetch fetch = fetch_of<kF32>(rows, n, 1);
+    fetch.some(fetch.end - fetch.at);
+  }
+}
+
 template <uint8_t kType>
 void take_keys(const Task& t, int64_t first, int64_t end, Fetch next) {
   const Ragged& a = t.a;
   // Many rows share what is converted.
   constexpr int64_t kFew = 8;
-  const bool k_odd = a.depth != t.depth, v_odd = a.width != t.part.columns;
-  const bool v_copied = v_odd || (k_odd && kType != kI8) || (kType != kF32 && t.rows > kFew);
-  const bool k_copied = kType == kI8 ? k_odd : v_copied;
+  const bool odd = a.depth != t.depth || (kType != kI8 && a.width != t.part.columns);
+  const bool copied = odd || (kType != kF32 && kType != kI8 && t.rows > kFew);
   Block block;
   for (; first < end; first += kBlockKeys) {
     block.first = first;
@@ -256,24 +314,26 @@ void take_keys(const Task& t, int64_t first, int64_t end, Fetch next) {
       block.seen[i] = {most_of(row.low - first, 0), least(row.high - first, block.n)};
       if (block.seen[i].begin >= block.seen[i].end) block.seen[i] = {0, 0};
     }
-    if constexpr (kType == kI8)
-      for (int v = 0; v < 2; ++v)
-        each_run(t, v ? a.v_scale : a.k_scale, block, [&](const Stored& from, int64_t at, int64_t n) {
-          for (int64_t j = 0; j < n; ++j)
-            (v ? block.v_scale : block.k_scale)[at + j] = static_cast<const float*>(from.data)[from.at + j * from.row];
-        });
     const int64_t after = first + block.n;
-    const Fetch following = after < end ? fetch_of<kType>(a.from(a.k, t.b, t.group, after),
-                                                          a.run(after, least(end, after + kBlockKeys)), a.depth)
-                                        : next;
-    if (kType == kI8 && k_copied) copy_codes(t, block);
-    if (kType != kI8 && k_copied) copy_block<kType>(t, a.k, block, t.k_room, t.depth);
-    if (v_copied) copy_block<kType>(t, a.v, block, t.v_room, t.part.columns);
-    // Copies are f32, but keys that are codes stay so: a row's scores do not depend on who shares them.
-    if (v_copied)
-      take_block<kType == kI8 ? kI8 : kF32, kF32>(t, block, k_copied, true, Fetch());
-    else
-      take_block<kType, kType>(t, block, k_copied, false, following);
+    Fetch following = next;
+    if (after < end) {
+      const int64_t n = a.run(after, least(end, after + kBlockKeys));
+      following = fetch_of<kType>(a.from(a.k, t.b, t.group, after), n, a.depth);
+      if (kType == kI8) fetch_scales(a, t.b, t.group, after, n);
+    }
+    if constexpr (kType == kI8) {
+      copy_scales(t, block, a.k_scale, block.k_scale);
+      copy_scales(t, block, a.v_scale, block.v_scale);
+      // A row's sums do not depend on who shares the block: codes stay codes.
+      if (copied) copy_codes(t, block);
+      take_block<kI8>(t, block, copied, following);
+    } else if (copied) {
+      copy_block<kType>(t, a.k, block, t.k_room, t.depth);
+      copy_block<kType>(t, a.v, block, t.v_room, t.part.columns);
+      take_block<kF32>(t, block, true, Fetch());
+    } else {
+      take_block<kType>(t, block, false, following);
+    }
   }
 }
 

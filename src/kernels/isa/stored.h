@@ -18,25 +18,10 @@ constexpr int64_t kStoredBytes = kType == tessera::kernels::kF32  ? 4
                                  : kType == tessera::kernels::kI8 ? 1
                                                                   : 2;
 
-// kLanes elements as they are stored.
+// kLanes elements as they are stored, which are floats.
 template <uint8_t kType>
 TESSERA_INLINE Vec stored(const void* data, int64_t at) {
   if constexpr (kType == tessera::kernels::kF32) return load(static_cast<const float*>(data) + at);
-  if constexpr (kType == tessera::kernels::kI8) {
-    const int8_t* p = static_cast<const int8_t*>(data) + at;
-#if defined(__AVX512F__)
-    const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-    return __builtin_convertvector(reinterpret_cast<VecI>(_mm512_maskz_cvtepi8_epi32(0xffff, codes)), Vec);
-#elif defined(__AVX2__)
-    const __m128i codes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
-    return __builtin_convertvector(reinterpret_cast<VecI>(_mm256_cvtepi8_epi32(codes)), Vec);
-#else
-    typedef int8_t Codes __attribute__((vector_size(kLanes)));
-    Codes codes;
-    memcpy(&codes, p, sizeof codes);
-    return __builtin_convertvector(__builtin_convertvector(codes, VecI), Vec);
-#endif
-  }
   const uint16_t* p = static_cast<const uint16_t*>(data) + at;
   if constexpr (kType == tessera::kernels::kBF16) {
 #if defined(__AVX512F__)
@@ -115,21 +100,26 @@ struct Meeting<tessera::kernels::kI8> {
   static TESSERA_INLINE VecI add(VecI sum, VecI query, VecI key) { return add_pairs(sum, query, key); }
   static TESSERA_INLINE Vec score(VecI sum) { return to_float(sum); }
 };
-constexpr float kMostCode = 32767;  // of a query
-// infinity is worth NaN.
-inline float query_codes(const float* q, int64_t n, int64_t all, int16_t* codes) {
-  float most = 0, poison = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    most = __builtin_fabsf(q[i]) > most ? __builtin_fabsf(q[i]) : most;
-    poison += q[i] - q[i];  // NaN unless finite
+
+// n numbers, whole vectors, as codes of 16 bits with one scale that gives them back: NaN where one is NaN or infinite.
+constexpr float kMostCode = 32767;
+inline float codes_of(const float* x, int64_t n, int16_t* codes) {
+  typedef int16_t Codes __attribute__((vector_size(kLanes * 2)));
+  Vec largest = {}, poison = {};
+  for (int64_t i = 0; i < n; i += kLanes) {
+    largest = vmax(vabs(load(x + i)), largest);
+    poison += load(x + i) - load(x + i);  // NaN unless finite
   }
-  const float inverse = kMostCode / most;
-  memset(codes, 0, static_cast<size_t>(all) * 2);
-  if (!(poison == 0) || !(inverse <= __FLT_MAX__)) return poison == 0 ? 0.0f : __builtin_nanf("");
-  for (int64_t i = 0; i < n; ++i) {
-    // Adding and taking away 1.5 * 2^23 rounds to the nearest integer, ties to even.
-    const float rounded = (q[i] * inverse + 0x1.8p23f) - 0x1.8p23f;
-    codes[i] = static_cast<int16_t>(rounded > kMostCode ? kMostCode : rounded < -kMostCode ? -kMostCode : rounded);
+  const bool finite = sum_lanes(poison) == 0;
+  const float most = max_lanes(largest), inverse = kMostCode / most;
+  if (!finite || !(inverse <= __FLT_MAX__)) {
+    memset(codes, 0, static_cast<size_t>(n) * 2);
+    return finite ? 0.0f : __builtin_nanf("");
+  }
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const Vec rounded = vmax(splat(-kMostCode), vmin(splat(kMostCode), round_small(load(x + i) * inverse)));
+    const Codes code = __builtin_convertvector(to_int(rounded), Codes);
+    memcpy(codes + i, &code, sizeof code);
   }
   return most / kMostCode;
 }
@@ -218,6 +208,47 @@ TESSERA_INLINE void add_values(const float* w, const Stored& v, int64_t n, float
   int64_t e = 0;
   for (; e + kVecs * kLanes <= width; e += kVecs * kLanes) add_values<kType, Q, kVecs>(w, v, e, n, o, width, next);
   for (; e < width; e += kLanes) add_values<kType, Q, 1>(w, v, e, n, o, width, next);
+}
+
+// o[i] += scale[i] times the sum over pairs p of w[i, p] v[p], for Q rows and V vectors of columns. Both numbers of a
+// pair are codes; their products are added exactly: 64 of 2^15 and 2^7 fit into 32 bits.
+template <int Q, int V>
+TESSERA_INLINE void add_codes(const int16_t* w, const float* scale, const int32_t* v, int64_t pairs, float* o,
+                              int64_t width, Fetch& next) {
+  VecI sums[Q * V] = {};
+  constexpr int64_t kBytes = 2 * V * kLanes, kEvery = kBytes < 64 ? 64 / kBytes : 1;
+  Fetch mine = next;
+  for (int64_t p = 0; p < pairs; ++p, v += width) {
+    if (p % kEvery == 0) mine.some(kBytes * kEvery);
+    VecI value[V];
+#pragma GCC unroll 16
+    for (int x = 0; x < V; ++x) memcpy(&value[x], v + x * kLanes, sizeof value[x]);
+#pragma GCC unroll 16
+    for (int i = 0; i < Q; ++i) {
+      int32_t pair;
+      memcpy(&pair, w + i * kBlockKeys + 2 * p, sizeof pair);
+      const VecI weight = splat_int(pair);
+#pragma GCC unroll 16
+      for (int x = 0; x < V; ++x) sums[i * V + x] = add_pairs(sums[i * V + x], weight, value[x]);
+    }
+  }
+  next = mine;
+#pragma GCC unroll 16
+  for (int i = 0; i < Q; ++i)
+#pragma GCC unroll 16
+    for (int x = 0; x < V; ++x) {
+      float* at = o + i * width + x * kLanes;
+      store(at, fma(splat(scale[i]), to_float(sums[i * V + x]), load(at)));
+    }
+}
+template <int Q>
+TESSERA_INLINE void add_codes(const int16_t* w, const float* scale, const int32_t* v, int64_t pairs, float* o,
+                              int64_t width, Fetch& next) {
+  constexpr int kVecs = kRegisters / 2 / Q > 8 ? 8 : kRegisters / 2 / Q;
+  int64_t e = 0;
+  for (; e + kVecs * kLanes <= width; e += kVecs * kLanes)
+    add_codes<Q, kVecs>(w, scale, v + e, pairs, o + e, width, next);
+  for (; e < width; e += kLanes) add_codes<Q, 1>(w, scale, v + e, pairs, o + e, width, next);
 }
 
 }  // namespace
