@@ -6,12 +6,18 @@
 namespace {
 
 // 2 kLanes signed bytes widened to 16 bits: lane i holds the bytes 2 i and 2 i + 1.
+#if defined(__AVX512BW__)
+TESSERA_INLINE VecI widened(__m256i bytes) {
+  return reinterpret_cast<VecI>(_mm512_maskz_cvtepi8_epi16(0xffffffff, bytes));
+}
+#elif defined(__AVX2__)
+TESSERA_INLINE VecI widened(__m128i bytes) { return reinterpret_cast<VecI>(_mm256_cvtepi8_epi16(bytes)); }
+#endif
 TESSERA_INLINE VecI widened_pairs(const void* bytes) {
 #if defined(__AVX512BW__)
-  const __m256i narrow = _mm256_loadu_si256(static_cast<const __m256i*>(bytes));
-  return reinterpret_cast<VecI>(_mm512_maskz_cvtepi8_epi16(0xffffffff, narrow));
+  return widened(_mm256_loadu_si256(static_cast<const __m256i*>(bytes)));
 #elif defined(__AVX2__)
-  return reinterpret_cast<VecI>(_mm256_cvtepi8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(bytes))));
+  return widened(_mm_loadu_si128(static_cast<const __m128i*>(bytes)));
 #else
   int16_t wide[2 * kLanes];
   for (int j = 0; j < 2 * kLanes; ++j) wide[j] = static_cast<const int8_t*>(bytes)[j];
@@ -28,18 +34,17 @@ TESSERA_INLINE void interleave(const int8_t* a, const int8_t* b, int32_t* out) {
 #if defined(__AVX2__)
   const __m128i left = _mm_loadu_si128(reinterpret_cast<const __m128i*>(a));
   const __m128i right = _mm_loadu_si128(reinterpret_cast<const __m128i*>(b));
-  alignas(32) int8_t pairs[2 * kPairColumns];
-  _mm_store_si128(reinterpret_cast<__m128i*>(pairs), _mm_unpacklo_epi8(left, right));
-  _mm_store_si128(reinterpret_cast<__m128i*>(pairs) + 1, _mm_unpackhi_epi8(left, right));
-  for (int64_t i = 0; i < kPairColumns; i += kLanes) {
-    const VecI wide = widened_pairs(pairs + 2 * i);
-    memcpy(out + i, &wide, sizeof wide);
-  }
+  const __m128i low = _mm_unpacklo_epi8(left, right), high = _mm_unpackhi_epi8(left, right);
+#if defined(__AVX512BW__)
+  const VecI pairs = widened(_mm256_set_m128i(high, low));
+#else
+  const VecI pairs[] = {widened(low), widened(high)};
+#endif
 #else
   int32_t pairs[kPairColumns];
   for (int64_t i = 0; i < kPairColumns; ++i) pairs[i] = (a[i] & 0xffff) | b[i] * 65536;
-  memcpy(out, pairs, sizeof pairs);
 #endif
+  memcpy(out, &pairs, sizeof pairs);
 }
 
 // Each lane and the two products of its numbers.

@@ -124,7 +124,7 @@ void attend(const Ragged& a, const Place& at, const Share& share, const Seen& su
     const float* from =
         static_cast<const float*>(a.q.data) + (a.starts[at.b] + token) * a.q.stride[0] + r.head * a.q.stride[1];
     for (int64_t d = 0; d < a.depth; ++d) q[i * depth + d] = from[d] * a.scale;
-    if (codes) q_scale[i] = codes_of(q + i * depth, depth, q_codes + i * depth);
+    if (codes) codes_of<1>(q + i * depth, depth, q_codes + i * depth, q_scale + i);
     low = least(low, r.low);
     high = most_of(high, r.high);
   }

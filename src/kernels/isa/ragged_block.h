@@ -121,49 +121,87 @@ TESSERA_INLINE void each_few(int64_t rows, const F& f) {
   if (rows - i == 1) f(Count<1>(), i);
 }
 
-// The scores of row i become weights; its sums so far follow its largest score.
-inline void weigh(const Task& t, int64_t i, const Block& block) {
+// The scores of Q rows that see the same keys become weights; the rows' sums so far follow their largest scores. Rows
+// are taken together because each waits for its maximum and its sum.
+template <int Q>
+TESSERA_OUTLINE void weigh_rows(const Task& t, int64_t i, const Block& block) {
   const Ragged& a = t.a;
   const auto [begin, end] = block.seen[i];
-  if (begin == end) {
-    t.w_scale[i] = 0;
-    memset(t.w_codes + i * kBlockKeys, 0, kBlockKeys * sizeof *t.w_codes);
-    return;
-  }
-  float* s = t.scores + i * kBlockKeys;
+  float* const s = t.scores + i * kBlockKeys;
   const int64_t low = begin / kLanes * kLanes;
   if (a.k.type == kI8)
-    for (int64_t j = begin; j < end; ++j) s[j] *= block.k_scale[j] * t.q_scale[i];
-  if (a.softcap != 0)
-    for (int64_t j = low; j < end; j += kLanes) store(s + j, vtanh(load(s + j) / a.softcap) * a.softcap);
-  if (a.bias != nullptr)
-    for (int64_t j = begin; j < end; ++j) {
-      const int64_t at = block.first + j - t.row[i].place + a.distances / 2;
-      s[j] += a.bias[t.row[i].head * a.distances + (at < 0 ? 0 : least(at, a.distances - 1))];
+    for (int64_t j = low; j < end; j += kLanes)
+#pragma GCC unroll 4
+      for (int r = 0; r < Q; ++r) {
+        float* const at = s + r * kBlockKeys + j;
+        store(at, load(at) * (load(block.k_scale + j) * t.q_scale[i + r]));
+      }
+  for (int r = 0; r < Q; ++r) {
+    float* const row = s + r * kBlockKeys;
+    if (a.softcap != 0)
+      for (int64_t j = low; j < end; j += kLanes) store(row + j, vtanh(load(row + j) / a.softcap) * a.softcap);
+    if (a.bias != nullptr)
+      for (int64_t j = begin; j < end; ++j) {
+        const int64_t at = block.first + j - t.row[i + r].place + a.distances / 2;
+        row[j] += a.bias[t.row[i + r].head * a.distances + (at < 0 ? 0 : least(at, a.distances - 1))];
+      }
+    for (int64_t j = low; j < begin; ++j) row[j] = -__builtin_inff();
+    for (int64_t j = end; j % kLanes != 0; ++j) row[j] = -__builtin_inff();
+  }
+  Vec most[Q], sum[Q] = {}, shift[Q];
+  for (int r = 0; r < Q; ++r) most[r] = splat(t.part.most[i + r]);
+  for (int64_t j = low; j < end; j += kLanes)
+#pragma GCC unroll 4
+    for (int r = 0; r < Q; ++r) most[r] = vmax(load(s + r * kBlockKeys + j), most[r]);
+  float top[Q];
+#pragma GCC unroll 4
+  for (int r = 0; r < Q; ++r) {
+    top[r] = max_lanes(most[r]);
+    shift[r] = splat(top[r] == -__builtin_inff() ? 0 : top[r]);
+  }
+  for (int64_t j = low; j < end; j += kLanes)
+#pragma GCC unroll 4
+    for (int r = 0; r < Q; ++r) {
+      float* const at = s + r * kBlockKeys + j;
+      const Vec e = power_of_two((load(at) - shift[r]) * kLog2e);
+      store(at, e);
+      sum[r] += e;
     }
-  for (int64_t j = low; j < begin; ++j) s[j] = -__builtin_inff();
-  for (int64_t j = end; j % kLanes != 0; ++j) s[j] = -__builtin_inff();
-  Vec most = splat(t.part.most[i]);
-  for (int64_t j = low; j < end; j += kLanes) most = vmax(load(s + j), most);
-  const float top = max_lanes(most), shift = top == -__builtin_inff() ? 0 : top;
-  Vec sum = {};
-  for (int64_t j = low; j < end; j += kLanes) {
-    const Vec e = power_of_two((load(s + j) - shift) * kLog2e);
-    store(s + j, e);
-    sum += e;
+  for (int r = 0; r < Q; ++r) {
+    if (top[r] != t.part.most[i + r]) {
+      const float factor = power(t.part.most[i + r] - shift[r][0]);
+      float* o = t.part.o + (i + r) * t.part.columns;
+      for (int64_t e = 0; e < t.part.columns; e += kLanes) store(o + e, load(o + e) * factor);
+      t.part.total[i + r] *= factor;
+      t.part.most[i + r] = top[r];
+    }
+    t.part.total[i + r] += sum_lanes(sum[r]);
   }
-  if (top != t.part.most[i]) {
-    const float factor = power(t.part.most[i] - shift);
-    float* o = t.part.o + i * t.part.columns;
-    for (int64_t e = 0; e < t.part.columns; e += kLanes) store(o + e, load(o + e) * factor);
-    t.part.total[i] *= factor;
-    t.part.most[i] = top;
-  }
-  t.part.total[i] += sum_lanes(sum);
   if (a.v.type != kI8) return;
-  alignas(64) float w[kBlockKeys] = {};
-  for (int64_t j = begin; j < end; ++j) w[j] = s[j] * block.v_scale[j];
-  t.w_scale[i] = codes_of(w, kBlockKeys, t.w_codes + i * kBlockKeys);
+  alignas(64) float w[Q * kBlockKeys] = {};
+  for (int r = 0; r < Q; ++r)
+    for (int64_t j = begin; j < end; ++j) w[r * kBlockKeys + j] = s[r * kBlockKeys + j] * block.v_scale[j];
+  codes_of<Q>(w, kBlockKeys, t.w_codes + i * kBlockKeys, t.w_scale + i);
+}
+
+inline void weigh(const Task& t, const Block& block) {
+  for (int64_t i = 0; i < t.rows;) {
+    const auto [begin, end] = block.seen[i];
+    if (begin == end) {
+      t.w_scale[i] = 0;
+      memset(t.w_codes + i * kBlockKeys, 0, kBlockKeys * sizeof *t.w_codes);
+      ++i;
+      continue;
+    }
+    int64_t same = i + 1;
+    while (same < least(i + 4, t.rows) && block.seen[same].begin == begin && block.seen[same].end == end) ++same;
+    if (same == i + 4) {
+      weigh_rows<4>(t, i, block);
+      i += 4;
+    } else {
+      weigh_rows<1>(t, i++, block);
+    }
+  }
 }
 
 // Rows [i, i + Q) take n values of the block from the key `at` on, each those that it sees.
@@ -242,7 +280,7 @@ TESSERA_OUTLINE void take_block(const Task& t, const Block& block, bool copied, 
                                                 t.scores + i * kBlockKeys + at, values);
     });
   });
-  for (int64_t i = 0; i < t.rows; ++i) weigh(t, i, block);
+  weigh(t, block);
   if constexpr (kType == kI8) return take_codes(t, block, next);
   runs(t.a.v, {t.v_room, 0, t.part.columns}, [&](const Stored& v, int64_t at, int64_t n) {
     each_few(t.rows,
@@ -305,7 +343,7 @@ void take_keys(const Task& t, int64_t first, int64_t end, Fetch next) {
   constexpr int64_t kFew = 8;
   const bool odd = a.depth != t.depth || (kType != kI8 && a.width != t.part.columns);
   const bool copied = odd || (kType != kF32 && kType != kI8 && t.rows > kFew);
-  Block block;
+  Block block = {};
   for (; first < end; first += kBlockKeys) {
     block.first = first;
     block.n = least(kBlockKeys, end - first);

@@ -101,27 +101,44 @@ struct Meeting<tessera::kernels::kI8> {
   static TESSERA_INLINE Vec score(VecI sum) { return to_float(sum); }
 };
 
-// n numbers, whole vectors, as codes of 16 bits with one scale that gives them back: NaN where one is NaN or infinite.
+// Rows of n numbers, whole vectors, as codes of 16 bits, with one scale a row that gives them back: NaN where one of
+// them is NaN or infinite.
 constexpr float kMostCode = 32767;
-inline float codes_of(const float* x, int64_t n, int16_t* codes) {
+template <int Rows>
+TESSERA_INLINE void codes_of(const float* x, int64_t n, int16_t* codes, float* scale) {
   typedef int16_t Codes __attribute__((vector_size(kLanes * 2)));
-  Vec largest = {}, poison = {};
-  for (int64_t i = 0; i < n; i += kLanes) {
-    largest = vmax(vabs(load(x + i)), largest);
-    poison += load(x + i) - load(x + i);  // NaN unless finite
+  // As integers the bits of magnitudes are in order, and those of infinity and NaN are the largest.
+  VecI largest[Rows] = {};
+  for (int64_t i = 0; i < n; i += kLanes)
+#pragma GCC unroll 4
+    for (int r = 0; r < Rows; ++r) {
+      const VecI bits = bits_of(vabs(load(x + r * n + i)));
+      largest[r] = bits > largest[r] ? bits : largest[r];
+    }
+  Vec inverse[Rows];
+#pragma GCC unroll 4
+  for (int r = 0; r < Rows; ++r) {
+    int32_t lanes[kLanes];
+    memcpy(lanes, &largest[r], sizeof lanes);
+    for (int w = kLanes / 2; w > 0; w /= 2)
+      for (int i = 0; i < w; ++i) lanes[i] = lanes[i + w] > lanes[i] ? lanes[i + w] : lanes[i];
+    float most;
+    memcpy(&most, lanes, sizeof most);
+    const bool finite = lanes[0] < 0x7f800000;
+    const float factor = kMostCode / most;
+    const bool usable = finite && factor <= __FLT_MAX__;
+    inverse[r] = splat(usable ? factor : 0);
+    scale[r] = usable ? most / kMostCode : finite ? 0.0f : __builtin_nanf("");
   }
-  const bool finite = sum_lanes(poison) == 0;
-  const float most = max_lanes(largest), inverse = kMostCode / most;
-  if (!finite || !(inverse <= __FLT_MAX__)) {
-    memset(codes, 0, static_cast<size_t>(n) * 2);
-    return finite ? 0.0f : __builtin_nanf("");
-  }
-  for (int64_t i = 0; i < n; i += kLanes) {
-    const Vec rounded = vmax(splat(-kMostCode), vmin(splat(kMostCode), round_small(load(x + i) * inverse)));
-    const Codes code = __builtin_convertvector(to_int(rounded), Codes);
-    memcpy(codes + i, &code, sizeof code);
-  }
-  return most / kMostCode;
+  for (int64_t i = 0; i < n; i += kLanes)
+#pragma GCC unroll 4
+    for (int r = 0; r < Rows; ++r) {
+      // NaN becomes the larger bound, whose scale is NaN.
+      const Vec rounded = round_small(load(x + r * n + i) * inverse[r]);
+      const Codes code =
+          __builtin_convertvector(to_int(vmax(vmin(rounded, splat(kMostCode)), splat(-kMostCode))), Codes);
+      memcpy(codes + r * n + i, &code, sizeof code);
+    }
 }
 
 // s[i * kBlockKeys + j] = q[i] k[j] for Q queries and n keys; q [Q, depth], whole steps.
@@ -218,6 +235,7 @@ TESSERA_INLINE void add_codes(const int16_t* w, const float* scale, const int32_
   VecI sums[Q * V] = {};
   constexpr int64_t kBytes = 2 * V * kLanes, kEvery = kBytes < 64 ? 64 / kBytes : 1;
   Fetch mine = next;
+#pragma GCC unroll 2
   for (int64_t p = 0; p < pairs; ++p, v += width) {
     if (p % kEvery == 0) mine.some(kBytes * kEvery);
     VecI value[V];
