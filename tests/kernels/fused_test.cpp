@@ -113,6 +113,19 @@ TEST(Fused, Conv) {
            {one, one, one, one, groups, ops::encode_tile(steps), int64_t{-1}, int64_t{0}},
            1e-4,
            1e-4});
+  // Depthwise, in bands; operands of one element a channel, and a row too long for one task.
+  for (const List& shape : {List{2, 3, 300, 60}, List{1, 3, 2, 30000}})
+    check({"fused_conv",
+           {f32(shape), f32({3, 1, 3, 3}), f32({3}), f32({1, 3, 1, 1})},
+           {one, one, one, one, int64_t{3}, ops::encode_tile(steps), int64_t{-1}, int64_t{0}},
+           1e-4,
+           1e-4});
+  for (int64_t n : {1, 15, 16, 50})
+    check({"fused_conv",
+           {f32({3, 20, 1, n}), f32({14, 10, 1, 1}), f32({14}), f32({14, 1, 1})},
+           {one, one, List{0, 0}, List{0, 0}, int64_t{2}, ops::encode_tile(steps), int64_t{-1}, int64_t{0}},
+           1e-4,
+           1e-4});
 }
 
 TEST(Fused, Rotary) {

@@ -11,13 +11,15 @@ static_assert(kTileRows * kTileColumns <= kTileBlock);
 struct Epilogue {
   const float* bias = nullptr;          // [N]
   const ProgramJob* program = nullptr;  // of one part, without a norm
+  const float* row_bias = nullptr;      // [row_period], again and again down the rows
+  int64_t row_period = 1;
 };
 
 // Sums of rows [row, row + rows) and columns [column, column + columns) of the product, as [rows][kTileColumns].
 struct FinishedTile {
   float* sums;
   int64_t rows, columns;
-  int64_t row, column;
+  int64_t row, column;  // row: of all products together
 };
 
 // The tile through the steps to c, whose rows are `stride` apart.
@@ -36,10 +38,12 @@ inline void finish_tile(const Epilogue& e, const FinishedTile& tile, float* c, i
   const bool whole = tile.columns == kTileColumns, stores = whole && e.program == nullptr;
   float* to = stores ? c : sums;
   const int64_t step = stores ? stride : kTileColumns;
-  if (stores || e.bias != nullptr)
-    for (int64_t r = 0; r < tile.rows; ++r)
+  if (stores || e.bias != nullptr || e.row_bias != nullptr)
+    for (int64_t r = 0; r < tile.rows; ++r) {
+      const Vec more = splat(e.row_bias == nullptr ? -0.f : e.row_bias[(tile.row + r) % e.row_period]);
       for (int64_t v = 0; v < kTileColumns; v += kLanes)
-        store(to + r * step + v, load(sums + r * kTileColumns + v) + load(bias + v));
+        store(to + r * step + v, load(sums + r * kTileColumns + v) + load(bias + v) + more);
+    }
   if (stores) return;
   if (e.program != nullptr) run_on_tile(*e.program, sums, tile.rows, tile.columns, kTileColumns, tile.row, tile.column);
   for (int64_t r = 0; r < tile.rows; ++r, c += stride, sums += kTileColumns) {

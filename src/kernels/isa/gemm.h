@@ -151,7 +151,8 @@ inline void multiply_columns(const Products& p, int64_t first, int64_t count, in
     };
     const auto finish = [&](int64_t product, int64_t i, int64_t height, int64_t column, int64_t width, float* sums) {
       const int64_t c = (first + product) * p.c_step + (row + i) * p.c.row + left + column;
-      finish_tile(epilogue, {sums, height, width, row + i, left + column}, p.c.data + c, p.c.row);
+      finish_tile(epilogue, {sums, height, width, (first + product) * p.m + row + i, left + column}, p.c.data + c,
+                  p.c.row);
     };
     if (in_place)
       multiply_products<F32Product, Rows::kInPlace>(count, shape, parallel, at, finish);
@@ -235,14 +236,13 @@ inline void multiply_few_rows(const Products& p, const tessera::kernels::Paralle
 // All products, b packed by pack(product, column, n, out): columns [column, column + n), n <= kTileColumns, of the b of
 // one product. `scratch` has packed_scratch(p) bytes.
 template <class Pack>
-inline void multiply_packed(const Products& p, const tessera::kernels::Parallel* parallel, void* scratch,
-                            const Pack& pack) {
+inline void multiply_packed(const Products& p, const Epilogue& epilogue, const tessera::kernels::Parallel* parallel,
+                            void* scratch, const Pack& pack) {
   if (p.m == 0 || p.n == 0 || p.batches == 0) return;
   const Slices s = slices_of(p);
   const bool shared = shares_b(p);
   float* const packed = static_cast<float*>(scratch);
   float* const rows = packed + (shared ? 1 : s.products) * packed_size(s.columns, p.k);
-  const Epilogue epilogue = {p.bias};
   for (int64_t j = 0; j < p.n; j += s.columns) {
     const int64_t n = least(s.columns, p.n - j);
     const int64_t panels = ceil_div(n, kTileColumns), size = panels * kTileColumns * p.k;
@@ -264,7 +264,7 @@ inline void multiply_packed(const Products& p, const tessera::kernels::Parallel*
 inline void multiply(const Products& p, const tessera::kernels::Parallel* parallel, void* scratch) {
   if (p.m == 0 || p.n == 0 || p.batches == 0) return;
   if (p.m <= kUnpackedRows) return multiply_few_rows(p, parallel);
-  multiply_packed(p, parallel, scratch, [&](int64_t product, int64_t column, int64_t n, float* out) {
+  multiply_packed(p, {p.bias}, parallel, scratch, [&](int64_t product, int64_t column, int64_t n, float* out) {
     int64_t at[2];
     walk_offsets(p.batch, p.batch.rank, product, at);
     pack_panel({p.b.data + at[1] + column * p.b.row, p.b.row, p.b.column}, n, p.k, out);

@@ -319,6 +319,8 @@ struct ProgramWorker {
   TileGather gather;
   bool fresh = true;
 
+  explicit ProgramWorker(const ProgramJob& of) : job(of) {}
+
   const float* input(int i, int64_t row, int64_t column, int64_t width) {
     if (i < job.parts) return job.product + (row * job.parts + i) * job.n + column;
     return tile_operand(job.operands, i - job.parts, row * job.n + column, width, gather, fresh);
@@ -328,6 +330,13 @@ struct ProgramWorker {
     for (int i = 0; i < job.tile.inputs; ++i) in[i] = input(i, row, column, width);
     run_tile(job.tile, in, width, y, kept, room);
     fresh = false;
+  }
+  // Columns [column, column + n) of a row.
+  void columns(int64_t row, int64_t column, int64_t n) {
+    for (int64_t j = column; j < column + n; j += kTileBlock) {
+      const int64_t at = row * job.n + j, width = column + n - j < kTileBlock ? column + n - j : kTileBlock;
+      block(row, j, width, job.y + at, job.kept == nullptr ? nullptr : job.kept + at);
+    }
   }
   void normalise(int64_t row, const float* x, float* y) {
     float mean, inv;
@@ -346,25 +355,21 @@ inline void run_job(const ProgramJob& job, const tessera::kernels::Parallel* par
   if (job.norm.kind == TileNorm::none) {
     // Blocks do not cross rows; a row may be shared by threads.
     parallel_for(parallel, job.rows * job.n, kTileGrain, [&](int64_t begin, int64_t end) {
-      ProgramWorker worker{job, {}, {}};
+      ProgramWorker worker(job);
       int64_t width;
       for (int64_t at = begin; at < end; at += width) {
         const int64_t row = at / job.n, column = at % job.n;
         width = job.n - column < end - at ? job.n - column : end - at;
-        if (width > kTileBlock) width = kTileBlock;
-        worker.block(row, column, width, job.y + at, job.kept == nullptr ? nullptr : job.kept + at);
+        worker.columns(row, column, width);
       }
     });
     return;
   }
   parallel_for(parallel, job.rows, 1 + kTileGrain / job.n, [&](int64_t begin, int64_t end) {
-    ProgramWorker worker{job, {}, {}};
+    ProgramWorker worker(job);
     for (int64_t row = begin; row < end; ++row) {
       float* y = job.y + row * job.n;
-      float* kept = job.kept == nullptr ? nullptr : job.kept + row * job.n;
-      for (int64_t j = 0; j < job.n; j += kTileBlock)
-        worker.block(row, j, job.n - j < kTileBlock ? job.n - j : kTileBlock, y + j,
-                     kept == nullptr ? nullptr : kept + j);
+      worker.columns(row, 0, job.n);
       worker.normalise(row, y, y);
     }
   });

@@ -111,19 +111,19 @@ int dequant_linear(const Args& args) noexcept {
   const DecodedRows r = rows_of(args);
   const uint8_t type = args.in[1].type;
   const Stored unit = stored(type);
-  multiply_packed(
-      dequant_products(r), args.parallel, args.scratch, [&](int64_t, int64_t column, int64_t n, float* out) {
-        // A few blocks of every column, so that both sides stay in L1.
-        constexpr int64_t kSteps = 256;
-        alignas(64) float decoded[kTileColumns * kSteps];
-        for (int64_t k = 0; k < r.k; k += kSteps) {
-          const int64_t steps = r.k - k < kSteps ? r.k - k : kSteps;
-          for (int64_t j = 0; j < n; ++j)
-            decode_run(type, static_cast<const char*>(r.w) + (column + j) * r.k / unit.elements * unit.bytes, k, steps,
-                       decoded + j * kSteps);
-          pack_panel({decoded, kSteps, 1}, n, steps, out + k * kTileColumns);
-        }
-      });
+  const Products p = dequant_products(r);
+  multiply_packed(p, {p.bias}, args.parallel, args.scratch, [&](int64_t, int64_t column, int64_t n, float* out) {
+    // A few blocks of every column, so that both sides stay in L1.
+    constexpr int64_t kSteps = 256;
+    alignas(64) float decoded[kTileColumns * kSteps];
+    for (int64_t k = 0; k < r.k; k += kSteps) {
+      const int64_t steps = r.k - k < kSteps ? r.k - k : kSteps;
+      for (int64_t j = 0; j < n; ++j)
+        decode_run(type, static_cast<const char*>(r.w) + (column + j) * r.k / unit.elements * unit.bytes, k, steps,
+                   decoded + j * kSteps);
+      pack_panel({decoded, kSteps, 1}, n, steps, out + k * kTileColumns);
+    }
+  });
   return kDone;
 }
 
