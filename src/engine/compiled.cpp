@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <unordered_set>
 
 #include "base/result.h"
@@ -72,22 +73,58 @@ double ms_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
 
+// Memory of a graph's constants, which the graph need not outlive.
+using Memory = std::vector<std::pair<const void*, size_t>>;
+Memory memory_of(const ir::Graph& graph) {
+  Memory memory;
+  for (const Tensor& constant : constants_of(graph)) memory.emplace_back(constant.data(), constant.bytes());
+  return memory;
+}
+
 // Packs what kernels take packed. Of the graph's constants those that the plan does not have any more are released:
-// packed, folded, or merged into others.
-Status pack(const ir::Graph& source, plan::Plan& plan, const CompileOptions& options) {
+// folded or merged into others before anything is packed, the others as they are packed.
+Status pack(const Memory& source, plan::Plan& plan, const CompileOptions& options) {
   TESSERA_ASSIGN(const kernels::KernelSet* kernels, kernels::chosen_set());
   const kernels::Parallel parallel =
       options.pool != nullptr ? runtime::parallel_of(*options.pool) : kernels::Parallel();
   plan::PackOptions how = {.parallel = options.pool != nullptr ? &parallel : nullptr, .release_source = {}};
   if (!options.release_source) return plan::pack_constants(plan, *kernels, how);
   std::unordered_set<const void*> settled;  // released, or still wanted
-  how.release_source = [&](const void* data, size_t bytes) {
-    if (settled.insert(data).second) options.release_source(data, bytes);
-  };
-  TESSERA_TRY(plan::pack_constants(plan, *kernels, how));
   for (const Tensor& constant : plan.constants) settled.insert(constant.data());
-  for (const Tensor& constant : constants_of(source)) how.release_source(constant.data(), constant.bytes());
-  return {};
+  for (const auto& [data, bytes] : source)
+    if (settled.insert(data).second) options.release_source(data, bytes);
+  how.release_source = options.release_source;
+  return plan::pack_constants(plan, *kernels, how);
+}
+
+// The passes and the plan. `graph` becomes the optimised one.
+Result<Compilation> take_steps(ir::Graph& graph, const CompileOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  Compilation made;
+  TESSERA_ASSIGN(made.report, optimise(graph, options));
+  made.nodes = count_nodes(graph);
+  made.optimise_ms = ms_since(begin);
+  const auto planning = std::chrono::steady_clock::now();
+  TESSERA_ASSIGN(ir::Graph expanded, compile::decompose(graph));
+  made.expanded = std::make_unique<ir::Graph>(std::move(expanded));
+  TESSERA_ASSIGN(made.lowered, compile::lower(*made.expanded));
+  made.plan_ms = ms_since(planning);
+  return made;
+}
+
+Result<std::unique_ptr<const Executable>> executable_from(const Memory& source, compile::Lowered lowered, int64_t nodes,
+                                                          const CompileOptions& options) {
+  TESSERA_TRY(pack(source, lowered.plan, options));
+  if (options.keep) {
+    embed_host_graphs(lowered.host_graphs, lowered.plan);
+    options.keep(lowered.plan, nodes);
+  }
+  auto plan = std::make_shared<const plan::Plan>(std::move(lowered.plan));
+  auto graphs = std::make_shared<std::vector<ir::Graph>>(std::move(lowered.host_graphs));
+  const auto host = [plan, graphs](const plan::HostOp& op) -> Result<std::unique_ptr<runtime::HostFunction>> {
+    return host_function(std::move((*graphs)[static_cast<size_t>(&op - plan->host_ops.data())]));
+  };
+  return make(plan, options, host, {}, nodes);
 }
 
 }  // namespace
@@ -125,22 +162,12 @@ Result<passes::PassReport> optimise(ir::Graph& graph, const CompileOptions& opti
 }
 
 Result<Compilation> compile_steps(const ir::Graph& graph, const CompileOptions& options) {
-  const auto begin = std::chrono::steady_clock::now();
   ir::Graph optimised = graph.clone();
-  Compilation made;
-  TESSERA_ASSIGN(made.report, optimise(optimised, options));
-  made.nodes = count_nodes(optimised);
-  made.optimise_ms = ms_since(begin);
-  const auto planning = std::chrono::steady_clock::now();
-  TESSERA_ASSIGN(ir::Graph expanded, compile::decompose(optimised));
-  made.expanded = std::make_unique<ir::Graph>(std::move(expanded));
-  TESSERA_ASSIGN(made.lowered, compile::lower(*made.expanded));
-  made.plan_ms = ms_since(planning);
-  return made;
+  return take_steps(optimised, options);
 }
 
 Status finish(const ir::Graph& graph, Compilation& made, const CompileOptions& options) {
-  TESSERA_TRY(pack(graph, made.lowered.plan, options));
+  TESSERA_TRY(pack(memory_of(graph), made.lowered.plan, options));
   embed_host_graphs(made.lowered.host_graphs, made.lowered.plan);
   return {};
 }
@@ -158,22 +185,17 @@ Result<std::unique_ptr<const Executable>> run_plan(std::shared_ptr<const plan::P
 
 Result<std::unique_ptr<const Executable>> executable_of(const ir::Graph& source, compile::Lowered lowered,
                                                         int64_t nodes, const CompileOptions& options) {
-  TESSERA_TRY(pack(source, lowered.plan, options));
-  if (options.keep) {
-    embed_host_graphs(lowered.host_graphs, lowered.plan);
-    options.keep(lowered.plan, nodes);
-  }
-  auto plan = std::make_shared<const plan::Plan>(std::move(lowered.plan));
-  auto graphs = std::make_shared<std::vector<ir::Graph>>(std::move(lowered.host_graphs));
-  const auto host = [plan, graphs](const plan::HostOp& op) -> Result<std::unique_ptr<runtime::HostFunction>> {
-    return host_function(std::move((*graphs)[static_cast<size_t>(&op - plan->host_ops.data())]));
-  };
-  return make(plan, options, host, {}, nodes);
+  return executable_from(memory_of(source), std::move(lowered), nodes, options);
 }
 
-Result<std::unique_ptr<const Executable>> compile(const ir::Graph& graph, const CompileOptions& options) {
-  TESSERA_ASSIGN(Compilation made, compile_steps(graph, options));
-  return executable_of(graph, std::move(made.lowered), made.nodes, options);
+Result<std::unique_ptr<const Executable>> compile(ir::Graph graph, const CompileOptions& options) {
+  const Memory source = memory_of(graph);
+  std::optional<ir::Graph> optimised = std::move(graph);
+  TESSERA_ASSIGN(Compilation made, take_steps(*optimised, options));
+  // What only the graphs held goes now, and what is packed as it is packed: no weight is held twice.
+  made.expanded.reset();
+  optimised.reset();
+  return executable_from(source, std::move(made.lowered), made.nodes, options);
 }
 
 }  // namespace tessera::engine

@@ -51,7 +51,8 @@ Result<std::unique_ptr<const Executable>> run_plan(std::shared_ptr<const plan::P
 Result<std::unique_ptr<const Executable>> executable_of(const ir::Graph& source, compile::Lowered lowered,
                                                         int64_t nodes, const CompileOptions& options);
 
-// All at once. Operators without a kernel run on the interpreter.
-Result<std::unique_ptr<const Executable>> compile(const ir::Graph& graph, const CompileOptions& options);
+// All at once. Operators without a kernel run on the interpreter. The graph's constants go as they are packed, unless
+// another holds them.
+Result<std::unique_ptr<const Executable>> compile(ir::Graph graph, const CompileOptions& options);
 
 }  // namespace tessera::engine

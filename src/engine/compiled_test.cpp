@@ -60,7 +60,7 @@ class CompiledGraph : public testing::Test {
     }
   }
   void check(const std::vector<std::vector<Value>>& runs) {
-    auto compiled = compile(graph, {.pool = std::make_shared<ThreadPool>(2)});
+    auto compiled = compile(graph.clone(), {.pool = std::make_shared<ThreadPool>(2)});
     ASSERT_TRUE(compiled.has_value()) << compiled.error().to_string();
     for (const std::vector<Value>& inputs : runs) {
       std::vector<ir::RefValue> refs;
@@ -213,7 +213,7 @@ TEST_F(CompiledGraph, BrokenAssumptionsAreTold) {
   const X x = input({symbol("n")});
   graph.guards.push_back({ir::Guard::Kind::at_most, symbol("n"), 4});
   outputs({b.add1(ops::add_op, {x, x})});
-  auto compiled = compile(graph, {});
+  auto compiled = compile(graph.clone(), {});
   ASSERT_TRUE(compiled.has_value()) << compiled.error().to_string();
   ExecuteReport report;
   auto got = (*compiled)->run(std::vector<Value>{numbers(DType::f32, {5})}, {}, report);

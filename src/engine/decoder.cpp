@@ -110,7 +110,7 @@ Result<std::unique_ptr<Decoder>> Decoder::make(const transformer::Source& source
   compile_options.pipeline.level = options.optimisation;
   compile_options.pipeline.exact_activations = options.exact;
   compile_options.pipeline.deterministic = options.deterministic;
-  TESSERA_ASSIGN(decoder->executable_, compile(graph, compile_options));
+  TESSERA_ASSIGN(decoder->executable_, compile(std::move(graph), compile_options));
   return decoder;
 }
 

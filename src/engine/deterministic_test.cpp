@@ -175,7 +175,7 @@ TEST(Deterministic, RowsOfProductsAreTheSameBitsAmongAnyNumber) {
       options.pipeline.exact_activations = exact;
       options.pool = std::make_shared<ThreadPool>(threads);
       options.pipeline.deterministic = true;
-      const auto compiled = compile(graph, options);
+      const auto compiled = compile(graph.clone(), options);
       ASSERT_TRUE(compiled) << compiled.error().to_string();
       for (int64_t rows : {1, 2, 3, 5, 8, 17, 32, 70}) {
         ExecuteReport report;

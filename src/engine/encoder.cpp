@@ -55,13 +55,13 @@ Result<std::unique_ptr<Encoder>> Encoder::make(const transformer::Source& source
   CompileOptions how;
   how.pool = std::make_shared<ThreadPool>(options.threads > 0 ? options.threads : usable_cores());
   TESSERA_ASSIGN(const transformer::Source stored, with_weights(source, options.weights, how.pool));
-  TESSERA_ASSIGN(const ir::Graph graph, transformer::build(stored.config, *stored.weights, {}));
+  TESSERA_ASSIGN(ir::Graph graph, transformer::build(stored.config, *stored.weights, {}));
   encoder->weight_bytes_ = constant_bytes(graph);
   encoder->cost_ = cost_of(graph);
   how.pipeline.level = options.optimisation;
   how.pipeline.exact_activations = options.exact;
   how.pipeline.deterministic = options.deterministic;
-  TESSERA_ASSIGN(encoder->executable_, compile(graph, how));
+  TESSERA_ASSIGN(encoder->executable_, compile(std::move(graph), how));
   return encoder;
 }
 

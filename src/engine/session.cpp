@@ -54,7 +54,7 @@ struct Session::Impl {
 
   Result<std::shared_ptr<const Executable>> make(ir::Graph graph) const {
     if (options.reference) return std::shared_ptr<const Executable>(engine::interpret(std::move(graph)));
-    return engine::compile(graph, compile_options());
+    return engine::compile(std::move(graph), compile_options());
   }
 
   // From the cache where the plan lies in it; else it is made, and kept there.
@@ -76,7 +76,7 @@ struct Session::Impl {
     engine::CompileOptions compile = compile_options();
     // A cache that cannot be written to keeps nothing, and the model runs all the same.
     compile.keep = [&](const plan::Plan& plan, int64_t nodes) { (void)cache.insert(key, plan, nodes); };
-    return engine::compile(graph, compile);
+    return engine::compile(std::move(graph), compile);
   }
 
   Status make_general() {

@@ -88,7 +88,7 @@ TEST(StoredWeights, ComputeWhatTheyMean) {
           options.pool = std::make_shared<ThreadPool>(2);
           options.pipeline.level = level;
           options.pipeline.exact_activations = exact;
-          const auto compiled = compile(graph, options);
+          const auto compiled = compile(graph.clone(), options);
           ASSERT_TRUE(compiled) << compiled.error().to_string();
           ExecuteReport report;
           const auto got = (*compiled)->run(std::vector<Value>{Value(ids)}, {}, report);

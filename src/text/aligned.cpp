@@ -22,7 +22,7 @@ void Aligned::replace(std::string text, std::vector<Span> origin) {
   origin_ = std::move(origin);
 }
 
-Rewriter::Rewriter(Aligned& source) : source_(source), limit_((size_t{16} << 20) + 32 * source.text().size()) {
+Rewriter::Rewriter(Aligned& source) : source_(source), limit_((size_t{16} << 20) + 32 * source.original_size()) {
   out_.reserve(source.text().size() + source.text().size() / 4);
   if (source.tracked()) origin_.reserve(out_.capacity());
 }
@@ -53,7 +53,7 @@ void Rewriter::put(uint32_t code_point, size_t begin, size_t end) {
 Status Rewriter::finish() {
   if (too_long_)
     return fail(Code::out_of_memory, "the tokenizer's rules make more than {} bytes of a text of {}", limit_,
-                source_.text().size());
+                source_.original_size());
   source_.replace(std::move(out_), std::move(origin_));
   return {};
 }

@@ -14,13 +14,15 @@ namespace tessera::text {
 class Aligned {
  public:
   // `base` is where `text` begins in the original. Without tracking spans are not kept.
-  Aligned(std::string_view text, uint32_t base, bool tracked) : text_(text), base_(base), tracked_(tracked) {}
+  Aligned(std::string_view text, uint32_t base, bool tracked)
+      : text_(text), original_(text.size()), base_(base), tracked_(tracked) {}
   Aligned(const Aligned&) = delete;
   Aligned& operator=(const Aligned&) = delete;
 
   std::string_view text() const { return text_; }
   bool tracked() const { return tracked_; }
   uint32_t base() const { return base_; }
+  size_t original_size() const { return original_; }
 
   // The original characters of the bytes [begin, end), begin < end.
   Span origin(size_t begin, size_t end) const;
@@ -35,6 +37,7 @@ class Aligned {
   std::string owned_;
   std::string_view text_;
   std::vector<Span> origin_;  // of each byte, once it is no view any more
+  size_t original_;
   uint32_t base_;
   bool tracked_;
 };
@@ -49,7 +52,7 @@ class Rewriter {
   void put(std::string_view text, size_t begin, size_t end);
   void put(uint32_t code_point, size_t begin, size_t end);
   size_t size() const { return out_.size(); }
-  // E0503 when the text has grown beyond all use: a replacement of many by much.
+  // E0503 when the text has grown beyond all use, in this step or in those before: replacements of many by much.
   Status finish();
 
  private:

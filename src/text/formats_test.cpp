@@ -222,12 +222,25 @@ TEST(ChatTemplate, Renders) {
        "yx517"},
       {"{{ ' ' * 2 ~ 'a' * 3 ~ 'b' * -1 }}", "  aaa"},
       {"{{ -1 | abs }} {{ -d.b | string | length }} {{ 'ab' | replace('', '-') }} {{ 'ß' | upper }}", "1 2 -a-b- SS"},
-      {R"({{ '\u00e9\x41\ud83d\ude00\uZZ' }})", "éA\xF0\x9F\x98\x80uZZ"},
+      {R"({{ '\u00e9\x41\ud83d\ude00\uZZ\d\\d' }})", "éA\xF0\x9F\x98\x80\\uZZ\\d\\d"},
       {"{{ {'b': 1, 'a': 'é'} | tojson(separators=(',', ':'), sort_keys=true, ensure_ascii=true) }}",
        "{\"a\":\"\\u00e9\",\"b\":1}"},
       {"{{ {'b': 1, 'a': 2} | dictsort(reverse=true) | map('first') | join }}"
        "{{ {'b': 1, 'a': 2} | dictsort(by='value') | map('first') | join }}",
        "baba"},
+      // What is not there has no attributes, no items and no letters; the reference's blanks are JavaScript's.
+      {"{{ missing.role }}{{ tools.name is defined }}{{ missing | length }}{% for x in missing %}x{% else %}-{% endfor "
+       "%}"
+       "{% for k, v in missing | items %}x{% endfor %}{{ missing | trim ~ 'a' in missing }}",
+       "false0-false"},
+      {"{{ '\u00a0\u3000 x\ufeff\u2003' | trim }}|{{ 'éaé'.strip('é') }}|{{ 'a\u00a0b c'.split() | join('-') }}|"
+       "{{ ' a b  c '.rsplit(none, 1) | join('-') }}|{{ 'é\u0085'.rstrip() | length }}",
+       "x|a|a-b-c| a b-c|2"},
+      {"{{ 'abc'[::100] ~ 'abc'[::-100] ~ 'abc' | reverse }}{{ [1] | trim }}{{ [{'a': 2}, {'a': 3}] | sum('a', 1) }}",
+       "accba[1]6"},
+      {"{% set x | replace('o', '0') | trim %} f{{ 'oo' }} {% endset %}{{ x }}{% filter upper | trim %} {{ x }}{% "
+       "endfilter %}",
+       "f00F00"},
   };
   for (const Rendered& c : cases) {
     const auto parsed = ChatTemplate::parse(c.source);
@@ -259,12 +272,16 @@ TEST(ChatTemplate, RefusesWithTheLine) {
   for (int i = 0; i < 100000; ++i) chain += ".b";
   const auto long_chain = ChatTemplate::parse(chain + " }}");  // its tree is as deep as it is long
   ASSERT_TRUE(long_chain) << long_chain.error().to_string();
-  EXPECT_FALSE(long_chain->render(Value::dict({})));
+  EXPECT_FALSE(long_chain->render(Value::dict({})));  // and too deep
   for (int i = 0; i < 20000; ++i) blocks += "{% if a %}";
   EXPECT_FALSE(ChatTemplate::parse(blocks));
   const std::pair<const char*, Code> failing[] = {
       {"{{ raise_exception('no system') }}", Code::template_failed},
-      {"{{ missing.role }}", Code::template_failed},
+      {"{{ missing.role.strip() }}", Code::template_failed},
+      {"{{ 'a' in none }}", Code::template_failed},
+      {"{{ none | trim }}", Code::template_failed},
+      {"{% for x in none %}{% endfor %}", Code::template_failed},
+      {"{{ 'abc'[::0] }}", Code::template_failed},
       {"{% for i in range(2000000000) %}{% endfor %}", Code::iteration_limit},
       {"{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(200) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
        Code::iteration_limit},

@@ -33,6 +33,11 @@ Result<Value> JinjaRenderer::evaluate_plain(const JinjaNode& node) {
         if (node.text == name) return Value(std::make_shared<const Macro>(Macro{nullptr, node.text}));
       return value;
     }
+    case Node::block: {  // what a block writes, as a value
+      std::string text;
+      TESSERA_ASSIGN([[maybe_unused]] const Flow flow, block(node, text));
+      return Value(std::move(text));
+    }
     case Node::list: {
       ValueList items;
       for (const JinjaPtr& child : node.children) {
@@ -58,7 +63,7 @@ Result<Value> JinjaRenderer::evaluate_plain(const JinjaNode& node) {
     case Node::attribute: {
       TESSERA_ASSIGN(const Value object, evaluate(*node.children[0]));
       TESSERA_TRY(charge(node, object.size() / 16));
-      return attribute(node, object, node.text);
+      return object.field(node.text);
     }
     case Node::item:
       return item(node);
@@ -124,7 +129,7 @@ Result<bool> JinjaRenderer::contains(const JinjaNode& node, const Value& value, 
     return std::any_of(in.fields()->begin(), in.fields()->end(), [&](const auto& f) { return f.first == value; });
   if (in.string() != nullptr && value.string() != nullptr)
     return in.string()->find(*value.string()) != std::string::npos;
-  if (in.is_undefined() || in.is_null() || value.is_undefined() || value.is_null()) return false;
+  if (in.is_undefined() || (!in.is_null() && (value.is_undefined() || value.is_null()))) return false;
   return bad(node, fmt::format("{} cannot be looked for in {}", value.type_name(), in.type_name()));
 }
 
@@ -183,17 +188,11 @@ Result<Value> JinjaRenderer::compute(const JinjaNode& node, const Value& left, c
   return Value(result);
 }
 
-Result<Value> JinjaRenderer::attribute(const JinjaNode& node, const Value& object, std::string_view name) const {
-  if (object.is_undefined() || object.is_null())
-    return bad(node, fmt::format("{} has no attribute '{}'", object.type_name(), name));
-  return object.field(name);
-}
-
 Result<Value> JinjaRenderer::item(const JinjaNode& node) {
   TESSERA_ASSIGN(const Value object, evaluate(*node.children[0]));
   TESSERA_ASSIGN(const Value index, evaluate(*node.children[1]));
   if (object.items() == nullptr) TESSERA_TRY(charge(node, object.size() / 8));
-  if (index.string() != nullptr) return attribute(node, object, *index.string());
+  if (index.string() != nullptr) return object.field(*index.string());
   if (const ValueDict* fields = object.fields()) {
     const auto found = std::find_if(fields->begin(), fields->end(), [&](const auto& f) { return f.first == index; });
     return found != fields->end() ? found->second : Value();
@@ -234,8 +233,8 @@ Result<Value> JinjaRenderer::slice(const JinjaNode& node) {
     parts[i] = *part.get<int64_t>();
   }
   const auto size = static_cast<int64_t>(items.size());
-  const int64_t step = parts[2].value_or(1);
-  if (step == 0 || step < -size - 1 || step > size + 1) return bad(node, "a slice's step is wrong");
+  if (parts[2] == 0) return bad(node, "a slice's step is 0");
+  const int64_t step = std::clamp(parts[2].value_or(1), -size - 1, size + 1);  // farther steps leave the same
   const int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
   const auto bound = [&](std::optional<int64_t> value, int64_t otherwise) {
     if (!value) return otherwise;

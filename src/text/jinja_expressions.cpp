@@ -147,16 +147,21 @@ Result<JinjaPtr> JinjaParser::subscript() {
   return node;
 }
 
+// A filter's name, its arguments, and what is done with the result.
+Result<JinjaPtr> JinjaParser::filter(JinjaPtr value) {
+  TESSERA_ASSIGN(const std::string text, name());
+  JinjaPtr node = make(Node::filter, text);
+  if (!is_filter(text)) return bad(fmt::format("the filter '{}' is not supported", text));
+  node->children.push_back(std::move(value));
+  if (op("(")) TESSERA_TRY(arguments(node->children));
+  return postfix(std::move(node));
+}
+
 Result<JinjaPtr> JinjaParser::filters(JinjaPtr value) {
   while (true) {
     JinjaPtr node;
     if (op("|")) {
-      TESSERA_ASSIGN(const std::string text, name());
-      node = make(Node::filter, text);
-      if (!is_filter(text)) return bad(fmt::format("the filter '{}' is not supported", text));
-      node->children.push_back(std::move(value));
-      if (op("(")) TESSERA_TRY(arguments(node->children));
-      TESSERA_ASSIGN(node, postfix(std::move(node)));
+      TESSERA_ASSIGN(node, filter(std::move(value)));
     } else if (word("is")) {
       const bool negated = word("not");
       TESSERA_ASSIGN(const std::string text, name());

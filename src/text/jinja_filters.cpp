@@ -28,6 +28,11 @@ constexpr std::string_view kTests[] = {
     "lower",    "lt",          "mapping", "ne",      "none",      "number",   "odd",     "sameas",
     "sequence", "string",      "test",    "true",    "undefined", "upper"};
 
+// Filters that take what any value but none prints.
+constexpr std::string_view kOfText[] = {"capitalize", "center",    "e",         "escape", "lower",
+                                        "replace",    "striptags", "title",     "trim",   "truncate",
+                                        "upper",      "urlencode", "wordcount", "indent", "safe"};
+
 using py::characters, py::lower, py::replace, py::strip, py::title, py::upper, py::whole_or;
 
 tl::unexpected<Error> wrong(std::string_view what, const Value& value) {
@@ -186,8 +191,9 @@ Result<Value> list_filter(std::string_view name, const ValueList& items, const A
     return Value::list(std::move(kept));
   }
   if (name == "sum") {
-    double sum = 0;
-    for (const Value& item : items) sum += item.number();
+    const std::string attribute = given.get(0, "attribute").text();
+    double sum = given.get(1, "start").number();
+    for (const Value& item : items) sum += path_of(item, attribute).number();
     return std::floor(sum) == sum && std::abs(sum) < 9e15 ? Value(static_cast<int64_t>(sum)) : Value(sum);
   }
   if (name == "join") {
@@ -264,6 +270,11 @@ Result<Value> string_filter(std::string_view name, const std::string& text, cons
   if (name == "striptags") return Value(strip_tags(text));
   if (name == "urlencode") return Value(url_encode(text));
   if (name == "wordcount") return Value(static_cast<int64_t>(py::split(text, Value(), -1).size()));
+  if (name == "reverse") {
+    ValueList back = characters(text);
+    std::reverse(back.begin(), back.end());
+    return list_filter("join", back, {});
+  }
   if (name == "center") return call_method(text, name, given.values.empty() ? Arguments{{int64_t{80}}, {}} : given);
   if (name == "replace") {
     return Value(
@@ -394,11 +405,14 @@ Result<Value> apply_filter(std::string_view name, const Value& value, const Argu
     return Value(std::abs(value.number()));
   }
   if (name == "length" || name == "count") {
+    if (value.is_undefined()) return Value(int64_t{0});
     if (const std::string* text = value.string()) return Value(static_cast<int64_t>(count_code_points(*text)));
     if (const ValueList* items = value.items()) return Value(static_cast<int64_t>(items->size()));
     if (const ValueDict* fields = value.fields()) return Value(static_cast<int64_t>(fields->size()));
     return wrong(name, value);
   }
+  if (!value.is_null() && std::find(std::begin(kOfText), std::end(kOfText), name) != std::end(kOfText))
+    return string_filter(name, value.text(), given);
   if (const ValueDict* fields = value.fields()) {
     ValueDict sorted = *fields;
     if (name == "dictsort") {
@@ -417,7 +431,8 @@ Result<Value> apply_filter(std::string_view name, const Value& value, const Argu
   }
   if (const ValueList* items = value.items()) return list_filter(name, *items, given);
   if (const std::string* text = value.string()) return string_filter(name, *text, given);
-  if (value.is_undefined() && name == "list") return Value::list({});
+  // Python's undefined is a list of nothing.
+  if (value.is_undefined()) return name == "items" ? Value::list({}) : list_filter(name, {}, given);
   return wrong(name, value);
 }
 

@@ -137,11 +137,16 @@ Status Lexer::string(char quote) {
         if (const auto code = escaped(i)) {
           append_utf8(text, *code);
         } else {
-          text += c;
+          text.append({'\\', c});
         }
         break;
-      default:
+      case '\\':
+      case '\'':
+      case '"':
         text += c;
+        break;
+      default:  // means nothing, and stays
+        text.append({'\\', c});
         break;
     }
   }

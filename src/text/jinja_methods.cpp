@@ -24,7 +24,7 @@ std::optional<bool> classify(std::string_view name, const std::string& text) {
     return all_of(text, [](uint32_t c) { return in(c, kNumbers); });
   if (name == "isalpha") return all_of(text, [](uint32_t c) { return in(c, kLetters); });
   if (name == "isalnum") return all_of(text, [](uint32_t c) { return in(c, kLetters | kNumbers); });
-  if (name == "isspace") return all_of(text, is_space);
+  if (name == "isspace") return !text.empty() && py::strip(text, Value(), true, false).empty();
   if (name == "islower") return text == py::lower(text) && text != py::upper(text);
   if (name == "isupper") return text == py::upper(text) && text != py::lower(text);
   return std::nullopt;

@@ -123,7 +123,7 @@ Result<JinjaPtr> JinjaParser::for_statement() {
   return node;
 }
 
-// names: the variables, or none and text: the attribute of children[0]; the last child is the value or the block.
+// names: the variables, or none and text: the attribute of children[0]; the last child is the value.
 Result<JinjaPtr> JinjaParser::set_statement() {
   JinjaPtr node = make(Node::set);
   TESSERA_ASSIGN(std::string first, name());
@@ -146,11 +146,11 @@ Result<JinjaPtr> JinjaParser::set_statement() {
     TESSERA_TRY(close_tag());
     return node;
   }
-  node->kind = Node::set_block;
-  TESSERA_TRY(close_tag());
-  TESSERA_ASSIGN(JinjaPtr body, block({"endset"}));
-  TESSERA_TRY(end_block("endset"));
-  node->children.push_back(std::move(body));
+  JinjaPtr text = make(Node::block);
+  JinjaNode* const within = text.get();
+  TESSERA_ASSIGN(JinjaPtr value, filters(std::move(text)));
+  TESSERA_TRY(capture(*within, "endset"));
+  node->children.push_back(std::move(value));
   return node;
 }
 
@@ -202,17 +202,23 @@ Result<JinjaPtr> JinjaParser::with_statement() {
   return node;
 }
 
-// text: the filter's name; children: the block, then its arguments.
+// The output of filters of a block.
 Result<JinjaPtr> JinjaParser::filter_statement() {
-  JinjaPtr node = make(Node::filter_block);
-  TESSERA_ASSIGN(node->text, name());
-  if (!is_filter(node->text)) return bad(fmt::format("the filter '{}' is not supported", node->text));
-  node->children.emplace_back();
-  if (op("(")) TESSERA_TRY(arguments(node->children));
-  TESSERA_TRY(close_tag());
-  TESSERA_ASSIGN(node->children[0], block({"endfilter"}));
-  TESSERA_TRY(end_block("endfilter"));
+  JinjaPtr node = make(Node::output), text = make(Node::block);
+  JinjaNode* const within = text.get();
+  TESSERA_ASSIGN(JinjaPtr value, filter(std::move(text)));
+  TESSERA_ASSIGN(value, filters(std::move(value)));
+  TESSERA_TRY(capture(*within, "endfilter"));
+  node->children.push_back(std::move(value));
   return node;
+}
+
+// The end of a statement, and the block up to `end` as the statements of `into`.
+Status JinjaParser::capture(JinjaNode& into, std::string_view end) {
+  TESSERA_TRY(close_tag());
+  TESSERA_ASSIGN(const JinjaPtr body, block({end}));
+  into.children = std::move(body->children);
+  return end_block(end);
 }
 
 JinjaNode::~JinjaNode() {

@@ -55,6 +55,7 @@ class JinjaParser {
   Result<JinjaPtr> set_statement();
   Result<JinjaPtr> macro_statement(bool call);
   Result<JinjaPtr> filter_statement();
+  Status capture(JinjaNode& into, std::string_view end);
   Result<JinjaPtr> with_statement();
   Status assignment(JinjaNode& node, std::vector<JinjaPtr>& values);
   Status end_block(std::string_view end);
@@ -63,6 +64,7 @@ class JinjaParser {
   Result<JinjaPtr> binary(int level);
   Result<JinjaPtr> unary(bool with_filters);
   Result<JinjaPtr> postfix(JinjaPtr value);
+  Result<JinjaPtr> filter(JinjaPtr value);
   Result<JinjaPtr> filters(JinjaPtr value);
   Result<JinjaPtr> subscript();
   Result<JinjaPtr> primary();

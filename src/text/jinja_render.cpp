@@ -58,7 +58,6 @@ Result<JinjaRenderer::Flow> JinjaRenderer::statement(const JinjaNode& node, std:
     case Node::for_:
       return loop(node, out);
     case Node::set:
-    case Node::set_block:
       TESSERA_TRY(set(node));
       break;
     case Node::macro:
@@ -68,16 +67,6 @@ Result<JinjaRenderer::Flow> JinjaRenderer::statement(const JinjaNode& node, std:
       TESSERA_ASSIGN(const Value text, invoke(*node.children[1], &node));
       out += text.text();
       break;
-    }
-    case Node::filter_block: {
-      std::string inner;
-      TESSERA_ASSIGN(const Flow flow, block(*node.children[0], inner));
-      TESSERA_ASSIGN(const Arguments given, arguments(node, 1));
-      const Value text(std::move(inner));
-      TESSERA_TRY(charge(node, cost_of(node.text, text, given)));
-      TESSERA_ASSIGN(const Value value, located(node, apply_filter(node.text, text, given)));
-      out += value.text();
-      return flow;
     }
     case Node::with: {
       // The values do not see each other.
@@ -136,7 +125,7 @@ Result<JinjaRenderer::Flow> JinjaRenderer::loop(const JinjaNode& node, std::stri
       items.emplace_back(text->substr(at, length));
       at += length;
     }
-  } else {
+  } else if (!walked.is_undefined()) {
     return bad(node, fmt::format("{} cannot be walked", walked.type_name()));
   }
   TESSERA_TRY(charge(node, items.size()));
@@ -175,15 +164,7 @@ Result<JinjaRenderer::Flow> JinjaRenderer::loop(const JinjaNode& node, std::stri
 }
 
 Status JinjaRenderer::set(const JinjaNode& node) {
-  Value value;
-  const JinjaNode& last = *node.children.back();
-  if (node.kind == Node::set_block) {
-    std::string text;
-    TESSERA_ASSIGN([[maybe_unused]] const Flow flow, block(last, text));
-    value = std::move(text);
-  } else {
-    TESSERA_ASSIGN(value, evaluate(last));
-  }
+  TESSERA_ASSIGN(Value value, evaluate(*node.children.back()));
   if (!node.names.empty()) {
     Scope pairs;
     TESSERA_TRY(unpack(node, value, pairs));

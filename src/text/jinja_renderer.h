@@ -56,7 +56,6 @@ class JinjaRenderer {
   Result<Value> binary(const JinjaNode& node);
   Result<Value> compute(const JinjaNode& node, const Value& left, const Value& right);
   Result<bool> contains(const JinjaNode& node, const Value& value, const Value& in) const;
-  Result<Value> attribute(const JinjaNode& node, const Value& object, std::string_view name) const;
   Result<Value> item(const JinjaNode& node);
   Result<Value> slice(const JinjaNode& node);
   Result<Value> invoke(const JinjaNode& node, const JinjaNode* caller);

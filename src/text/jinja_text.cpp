@@ -7,8 +7,6 @@
 namespace tessera::text::py {
 namespace {
 
-constexpr std::string_view kBlanks = " \t\n\r\f\v";
-
 // Each code point by `change`, which appends.
 template <class Change>
 std::string map_text(std::string_view text, Change change) {
@@ -42,16 +40,49 @@ std::string title(std::string_view text, bool every_word) {
   });
 }
 
+size_t blank_at(std::string_view text, size_t at) {
+  constexpr uint32_t next_line = 0x85, mark = 0xFEFF;
+  const Utf8Step step = utf8_step(text, at);
+  if (step.valid == 0) return 0;
+  const uint32_t c = decode_at(text, at).code_point;
+  return (is_space(c) && c != next_line) || c == mark ? step.valid : 0;
+}
+
 std::string strip(std::string_view text, const Value& characters, bool left, bool right) {
   const std::string* any = characters.string();
-  const auto drop = [&](char c) {
-    return any != nullptr ? any->find(c) != std::string::npos
-                          : is_space(static_cast<unsigned char>(c)) && static_cast<unsigned char>(c) < 0x80;
+  // The bytes of the character at `at` that goes, or 0.
+  const auto drop = [&](size_t at) -> size_t {
+    if (any == nullptr) return blank_at(text, at);
+    const size_t length = std::max<uint32_t>(1, utf8_step(text, at).valid);
+    return any->find(text.substr(at, length)) != std::string::npos ? length : 0;
   };
-  while (left && !text.empty() && drop(text.front())) text.remove_prefix(1);
-  while (right && !text.empty() && drop(text.back())) text.remove_suffix(1);
+  while (left && !text.empty()) {
+    const size_t length = drop(0);
+    if (length == 0) break;
+    text.remove_prefix(length);
+  }
+  while (right && !text.empty()) {
+    size_t at = text.size() - 1;
+    while (at > 0 && text.size() - at < 4 && is_continuation(text[at])) --at;
+    if (drop(at) != text.size() - at) break;
+    text.remove_suffix(text.size() - at);
+  }
   return std::string(text);
 }
+
+namespace {
+
+// Where the run of blanks, or of others, that begins at `at` ends.
+size_t end_of_run(std::string_view text, size_t at, bool blanks) {
+  while (at < text.size()) {
+    const size_t length = blank_at(text, at);
+    if ((length > 0) != blanks) break;
+    at += std::max<size_t>(length, 1);
+  }
+  return at;
+}
+
+}  // namespace
 
 std::string replace(std::string_view text, std::string_view from, std::string_view to, int64_t limit) {
   std::string out;
@@ -95,9 +126,9 @@ ValueList split(std::string_view text, const Value& separator, int64_t limit) {
     return out;
   }
   while (true) {
-    text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+    text.remove_prefix(end_of_run(text, 0, true));
     if (text.empty()) return out;
-    const size_t end = limit-- == 0 ? text.size() : std::min(text.find_first_of(kBlanks), text.size());
+    const size_t end = limit-- == 0 ? text.size() : end_of_run(text, 0, false);
     out.emplace_back(std::string(text.substr(0, end)));
     text.remove_prefix(end);
   }
@@ -105,16 +136,23 @@ ValueList split(std::string_view text, const Value& separator, int64_t limit) {
 
 ValueList split_right(std::string_view text, const Value& separator, int64_t limit) {
   ValueList out;
-  const bool blanks = separator.string() == nullptr || separator.string()->empty();
-  if (blanks) text = text.substr(0, text.find_last_not_of(kBlanks) + 1);
-  while (limit-- != 0) {
-    const size_t at = blanks ? text.find_last_of(kBlanks) : text.rfind(*separator.string());
-    if (at == std::string_view::npos) break;
-    out.emplace_back(std::string(text.substr(at + (blanks ? 1 : separator.string()->size()))));
-    text = text.substr(0, at);
-    if (blanks) text = text.substr(0, text.find_last_not_of(kBlanks) + 1);
+  if (separator.string() == nullptr || separator.string()->empty()) {
+    out = split(text, Value(), -1);
+    const auto kept = static_cast<int64_t>(out.size()) - limit;  // words that stay together
+    if (limit < 0 || kept <= 0) return out;
+    size_t end = 0;
+    for (int64_t i = 0; i < kept; ++i) end = end_of_run(text, end_of_run(text, end, true), false);
+    out.erase(out.begin(), out.begin() + kept);
+    out.insert(out.begin(), Value(text.substr(0, end)));
+    return out;
   }
-  if (!blanks || !text.empty()) out.emplace_back(std::string(text));
+  while (limit-- != 0) {
+    const size_t at = text.rfind(*separator.string());
+    if (at == std::string_view::npos) break;
+    out.emplace_back(std::string(text.substr(at + separator.string()->size())));
+    text = text.substr(0, at);
+  }
+  out.emplace_back(std::string(text));
   std::reverse(out.begin(), out.end());
   return out;
 }

@@ -12,6 +12,9 @@ std::string lower(std::string_view text);
 std::string upper(std::string_view text);
 // The first letter large and all others small; of each word, or of the first.
 std::string title(std::string_view text, bool every_word);
+// The bytes of the blank at text[at], or 0: what JavaScript trims, which is Unicode's white space and U+FEFF but not
+// U+0085.
+size_t blank_at(std::string_view text, size_t at);
 // Without the characters at its ends that `characters` holds, or blanks where it is no string.
 std::string strip(std::string_view text, const Value& characters, bool left, bool right);
 // The first `limit` of `from`; all where it is negative.

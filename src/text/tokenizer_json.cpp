@@ -68,6 +68,13 @@ Status read_bpe(const JsonValue& model, bool takes_bytes, Pipeline& pipeline) {
   rules.takes_bytes = takes_bytes;
   MergeTable merges;
   TESSERA_TRY(read_merges(model, vocabulary, prefix, merges));
+  if (!suffix.empty() && pipeline.decoder) {
+    // The mark of a word's end is a blank in a text; CLIP's decoder leaves it.
+    std::vector<DecoderPtr> parts;
+    parts.push_back(std::move(pipeline.decoder));
+    parts.push_back(make_replace_decoder(Pattern::literal(std::string(suffix)), " "));
+    pipeline.decoder = make_decoder_sequence(std::move(parts));
+  }
   pipeline.model = make_bpe(vocabulary, std::move(merges), std::move(rules));
   return {};
 }

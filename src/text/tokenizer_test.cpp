@@ -67,6 +67,18 @@ TEST(Tokenizer, EncodesWithOffsets) {
   }
 }
 
+// As CLIP has it.
+TEST(Tokenizer, MarksOfWordEndsAreBlanksInTexts) {
+  const auto tokenizer = Tokenizer::from_json(json(
+      R"("type": "BPE", "end_of_word_suffix": "</w>", "vocab": {"a": 0, "b</w>": 1, "ab</w>": 2, "a</w>": 3}, "merges": ["a b</w>"])",
+      R"("pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "decoder": {"type": "ByteLevel"})"));
+  ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
+  const auto ids = tokenizer->encode_ids("ab");
+  ASSERT_TRUE(ids);
+  EXPECT_EQ(*ids, Ids{2});
+  EXPECT_EQ(tokenizer->decode(Ids{2, 3, 1}), "ab a b ");
+}
+
 TEST(Tokenizer, StreamsWholeCharacters) {
   const auto tokenizer = Tokenizer::from_json(json(kByteModel, kByteParts));
   ASSERT_TRUE(tokenizer);
@@ -142,6 +154,17 @@ TEST(Tokenizer, BoundsTimeAndMemory) {
   const auto encoding = replaced->encode(std::string(1 << 20, 'a'));
   ASSERT_FALSE(encoding);
   EXPECT_EQ(encoding.error().code, Code::out_of_memory);
+  // The same in many steps, each of which makes little of what it gets.
+  std::string steps;
+  for (int i = 0; i < 30; ++i)
+    steps +=
+        std::string(i > 0 ? "," : "") + R"({"type": "Replace", "pattern": {"String": "a"}, "content": "aaaaaaaaaa"})";
+  const auto grown = Tokenizer::from_json(
+      json(kByteModel, "\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [" + steps + "]}"));
+  ASSERT_TRUE(grown);
+  const auto more = grown->encode("aaa");
+  ASSERT_FALSE(more);
+  EXPECT_EQ(more.error().code, Code::out_of_memory);
 }
 
 // The hand-written scanners cut as PCRE2 cuts with the same expression.

@@ -78,11 +78,14 @@ def llama3(theta, factor, low, high, original):
     return out
 
 
-def yarn(theta, factor, original, fast=32.0, slow=1.0):
+def yarn(theta, factor, original, fast=32.0, slow=1.0, whole=True):
     def dimension(turns):
         return D * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(theta))
 
-    low, high = max(math.floor(dimension(fast)), 0), min(math.ceil(dimension(slow)), D - 1)
+    low, high = dimension(fast), dimension(slow)
+    if whole:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, D - 1)
     ramp = np.clip((np.arange(D // 2) - low) / max(high - low, 0.001), 0, 1)
     return frequencies(theta) * ((1 - ramp) + ramp / factor)
 
@@ -95,21 +98,29 @@ def rope(x, turns, magnitude=1.0):
     return np.concatenate([a * cos - b * sin, b * cos + a * sin, x[..., 2 * n:]], -1)
 
 
-def attention(q, k, v, scale, window=None, causal=True):
+def capped(x, cap):
+    return cap * np.tanh(x / cap) if cap else x
+
+
+def attention(q, k, v, scale, window=None, causal=True, cap=None, bias=0.0):
+    """`window`: of tokens before and with itself; on both sides, without itself, where it is not causal."""
     k, v = (np.repeat(x, q.shape[1] // x.shape[1], 1) for x in (k, v))
-    scores = np.einsum("thd,shd->hts", q, k) * scale
+    scores = capped(np.einsum("thd,shd->hts", q, k) * scale, cap) + bias
     ahead = np.arange(len(q))[:, None] - np.arange(len(q))
-    seen = (ahead >= 0 if causal else ahead < T) & (ahead < (window or T))
+    window = window or len(q)
+    seen = (ahead >= 0) & (ahead < window) if causal else abs(ahead) <= window
     return np.einsum("hts,shd->thd", softmax(np.where(seen, scores, -np.inf)), v).reshape(len(q), -1)
 
 
 class Llama:
     """What Llama, Mistral, Qwen, Gemma, Phi-3, SmolLM and Granite share, and what they differ in."""
 
-    def __init__(self, groups=G, head=D, bias=False, head_norms=False, gemma=False, four_norms=False, experts=False):
+    def __init__(self, groups=G, head=D, bias=False, head_norms=False, gemma=False, four_norms=False, experts=False,
+                 more_bias=False, shared=0, dense=()):
+        """`more_bias`: of the other matrices; `shared`: width of an expert for all; `dense`: layers without experts."""
         self.groups, self.head, self.bias, self.head_norms = groups, head, bias, head_norms
         self.offset = 1 if gemma else 0  # added to the weights of norms
-        self.four_norms, self.experts = four_norms, experts
+        self.four_norms, self.experts, self.more_bias, self.shared, self.dense = four_norms, experts, more_bias, shared, dense
         mean = 0 if gemma else 1
         w = {"model.embed_tokens.weight": matrix(V, C, scale=0.5)}
         for layer in range(L):
@@ -126,18 +137,26 @@ class Llama:
             if head_norms:
                 for part in "qk":
                     w[f"{at}self_attn.{part}_norm.weight"] = vector(head, mean)
-            if experts:
+            if more_bias:
+                w[f"{at}self_attn.o_proj.bias"] = matrix(C, scale=0.3)
+            mixed = experts and layer not in dense
+            if mixed:
                 w[f"{at}mlp.gate.weight"] = matrix(EXPERTS, C)
-            for prefix in [f"mlp.experts.{e}." for e in range(EXPERTS)] if experts else ["mlp."]:
-                width = EXPERT_F if experts else F
+            networks = {f"mlp.experts.{e}.": EXPERT_F for e in range(EXPERTS)} if mixed else {"mlp.": F}
+            if mixed and shared:
+                networks["mlp.shared_expert."] = shared
+                w[f"{at}mlp.shared_expert_gate.weight"] = matrix(1, C)
+            for prefix, width in networks.items():
                 for part, rows, columns in (("gate", width, C), ("up", width, C), ("down", C, width)):
                     w[f"{at}{prefix}{part}_proj.weight"] = matrix(rows, columns)
+                    if more_bias:
+                        w[f"{at}{prefix}{part}_proj.bias"] = matrix(rows, scale=0.3)
         w["model.norm.weight"] = vector(C, mean)
         w["lm_head.weight"] = matrix(V, C)
         self.weights = w
 
     def logits(self, turns, magnitude=1.0, eps=1e-6, scale=None, act=silu, window=lambda layer: None, embedding=1.0,
-               residual=1.0, logit=1.0, tied=False, normalised=True):
+               residual=1.0, logit=1.0, tied=False, normalised=True, cap=None, last_cap=None):
         """turns(layer): the frequencies of its rope, or None."""
         w = self.weights
         x = w["model.embed_tokens.weight"][IDS] * embedding
@@ -159,22 +178,28 @@ class Llama:
                 q, k = norm(q, "self_attn.q_norm"), norm(k, "self_attn.k_norm")
             if turns(layer) is not None:
                 q, k = rope(q, turns(layer), magnitude), rope(k, turns(layer), magnitude)
-            a = attention(q, k, v, scale or self.head ** -0.5, window(layer)) @ of("self_attn.o_proj.weight").T
+            a = attention(q, k, v, scale or self.head ** -0.5, window(layer), cap=cap) @ of("self_attn.o_proj.weight").T
+            a = a + of("self_attn.o_proj.bias") if self.more_bias else a
             x = x + residual * (norm(a, "post_attention_layernorm") if self.four_norms else a)
             n = norm(x, "pre_feedforward_layernorm" if self.four_norms else "post_attention_layernorm")
-            f = self.feed_forward(n, of, act, normalised)
+            f = self.feed_forward(n, layer, of, act, normalised)
             x = x + residual * (norm(f, "post_feedforward_layernorm") if self.four_norms else f)
         x = rms_norm(x, w["model.norm.weight"] + self.offset, eps)
-        return x @ w["model.embed_tokens.weight" if tied else "lm_head.weight"].T * logit
+        return capped(x @ w["model.embed_tokens.weight" if tied else "lm_head.weight"].T * logit, last_cap)
 
-    def feed_forward(self, x, of, act, normalised):
+    def feed_forward(self, x, layer, of, act, normalised):
+        def linear(value, name):
+            y = value @ of(f"{name}_proj.weight").T
+            return y + of(f"{name}_proj.bias") if self.more_bias else y
+
         def network(value, at):
-            gate, up = value @ of(f"{at}gate_proj.weight").T, value @ of(f"{at}up_proj.weight").T
-            return (act(gate) * up) @ of(f"{at}down_proj.weight").T
+            return linear(act(linear(value, f"{at}gate")) * linear(value, f"{at}up"), f"{at}down")
 
-        if not self.experts:
+        if not self.experts or layer in self.dense:
             return network(x, "mlp.")
         y = np.zeros_like(x)
+        if self.shared:
+            y = network(x, "mlp.shared_expert.") / (1 + np.exp(-x @ of("mlp.shared_expert_gate.weight").T))
         for row, shares in enumerate(softmax(x @ of("mlp.gate.weight").T)):
             chosen = np.argsort(-shares, kind="stable")[:USED]
             total = shares[chosen].sum() if normalised else 1
@@ -200,7 +225,9 @@ GGUF_LAYER_NAMES = {
     "self_attn.v_proj": "attn_v", "self_attn.qkv_proj": "attn_qkv", "self_attn.o_proj": "attn_output",
     "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm",
     "mlp.gate": "ffn_gate_inp", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.gate_up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down"}
+    "mlp.down_proj": "ffn_down", "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp", "mlp.shared_expert.down_proj": "ffn_down_shexp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp"}
 GGUF_FOUR_NORMS = {"post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
                    "post_feedforward_layernorm": "post_ffw_norm"}
 
@@ -225,6 +252,8 @@ def gguf_weights(model, weights=None, neighbours=False, tied=False):
         if neighbours and part in ("self_attn.q_proj", "self_attn.k_proj"):
             heads = len(value) // model.head
             value = value.reshape(heads, 2, model.head // 2, -1).swapaxes(1, 2).reshape(value.shape)
+        if part == "mlp.shared_expert_gate":
+            value = value.reshape(C)
         out[f"blk.{layer}.{names[part]}.{kind}"] = value
     for (layer, part), parts in stacks.items():
         out[f"blk.{layer}.ffn_{part}_exps.weight"] = np.stack([value for _, value in sorted(parts, key=lambda p: p[0])])
@@ -239,7 +268,9 @@ METADATA = {"context_length": 256, "embedding_length": C, "block_count": L, "fee
             "attention.value_length": D, "attention.layer_norm_rms_epsilon": 1e-6}
 
 
-class Architectures(unittest.TestCase):
+class Comparison(unittest.TestCase):
+    ids = IDS
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -247,7 +278,7 @@ class Architectures(unittest.TestCase):
 
     def compare(self, model, wanted, *command):
         out = os.path.join(self.folder, "out.npy")
-        call = [TESSERA, *command, "--ids", ",".join(map(str, IDS)), "-o", out, "--activations", "f32"]
+        call = [TESSERA, *command, "--ids", ",".join(map(str, self.ids)), "-o", out, "--activations", "f32"]
         call.insert(2, model)
         result = subprocess.run(call, capture_output=True, text=True, timeout=120)
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -259,12 +290,14 @@ class Architectures(unittest.TestCase):
             write_folder(model, config, weights)
             self.compare(model, wanted, *(command or ("logits",)))
 
-    def check_gguf(self, architecture, metadata, weights, wanted):
+    def check_gguf(self, architecture, metadata, weights, wanted, *command):
         with self.subTest(architecture, **metadata):
             path = os.path.join(self.folder, "model.gguf")
             write_gguf(path, architecture, {**METADATA, **metadata}, weights)
-            self.compare(path, wanted, "logits")
+            self.compare(path, wanted, *(command or ("logits",)))
 
+
+class Architectures(Comparison):
     def test_llama_and_its_ropes(self):
         config = {**CONFIG, "model_type": "llama"}
         model = Llama(groups=H)
@@ -461,6 +494,11 @@ class Architectures(unittest.TestCase):
                           "--pooling", "none")
 
 
-if __name__ == "__main__":
+def run():
+    global TESSERA
     TESSERA = os.path.abspath(sys.argv.pop(1))
     unittest.main()
+
+
+if __name__ == "__main__":
+    run()

@@ -1,6 +1,7 @@
 // The references' answers, as text_driver gives its own. Run in the folder that holds node_modules.
 //   node reference.mjs encode FOLDER        each line of stdin is a text in hexadecimal
-//   node reference.mjs render TEMPLATE CONTEXT...
+//   node reference.mjs render FOLDER CONTEXT...    for each template, by name: [text or null, why it was refused] of each
+//   node reference.mjs collection FILE FOLDER      writes the templates of @huggingface/ollama-utils into a folder
 import fs from 'node:fs';
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
@@ -17,15 +18,24 @@ if (mode === 'encode') {
     const options = { skip_special_tokens: false, clean_up_tokenization_spaces: false };
     console.log(JSON.stringify({ ids, text: ids.length ? tokenizer.decode(ids, options) : '' }));
   }
-} else {
+} else if (mode === 'render') {
   const { Template } = await load('@huggingface/jinja');
-  for (const context of contexts) {
-    let text = null;
-    try {
-      text = new Template(read(path)).render(JSON.parse(read(context)));
-    } catch (error) {
-      console.error(error.message);
-    }
-    console.log(JSON.stringify(text));
+  const values = contexts.map(read);
+  for (const name of fs.readdirSync(path).sort()) {
+    const source = read(path + '/' + name);
+    const answers = values.map((value) => {
+      try {
+        return [new Template(source).render(JSON.parse(value)), ''];
+      } catch (error) {
+        return [null, error.message];
+      }
+    });
+    console.log(JSON.stringify(answers));
   }
+} else {
+  // A list of objects, in TypeScript.
+  const text = read(path);
+  const entries = Function('return ' + text.slice(text.indexOf('= [') + 1))();
+  for (const { model, gguf } of entries)
+    fs.writeFileSync(contexts[0] + '/' + model.replace(/[/:]/g, '_') + '.jinja', gguf ?? '');
 }

@@ -27,6 +27,8 @@ class FileWeights final : public transformer::Weights {
   std::string name(const Key& key) const override { return tensor_name(key, post_norm_); }
 
   Result<Tensor> get(const Key& key) const override {
+    // Files of the first mixtures have a matrix for each expert.
+    if (const std::string own = expert_name(key); is_stacked(key.part) && !has(name(key)) && has(own)) return get(own);
     TESSERA_ASSIGN(const Tensor tensor, get(name(key)));
     if (key.part == Part::shared_switch && tensor.rank() == 1) return tensor.reshaped({1, tensor.count()});
     if (!is_stacked(key.part)) return tensor;
@@ -174,7 +176,7 @@ std::vector<double> factors(Metadata& m, const FileWeights& w, const std::string
 Rope read_rope(Metadata& m, const FileWeights& w, const Config& c, double theta, bool scaled) {
   Rope rope;
   const int64_t turned = m.integer("rope.dimension_count", c.head_width);
-  if (!(theta > 0) || turned < 2 || turned > c.head_width) {
+  if (!(theta > 0) || turned < 2 || turned > c.head_width || c.head_width > transformer::kMaxHeadWidth) {
     m.fail_with(
         fail(Code::attribute_invalid, "a rope of base {} over {} of {} elements", theta, turned, c.head_width).value());
     return rope;
@@ -237,7 +239,9 @@ void read_qwen(Metadata& m, const FileWeights& w, Config& c) {
   read_windows(m, c, 0, always);
   c.ropes = {read_rope(m, w, c, m.real("rope.freq_base", 10000), true)};
   read_experts(m, c, c.architecture == "qwen3moe");
-  c.experts.shared_width = m.integer("expert_shared_feed_forward_length", 0);
+  const gguf::TensorInfo* shared = w.file().find_tensor("blk.0.ffn_up_shexp.weight");
+  c.experts.shared_width = m.integer("expert_shared_feed_forward_length",
+                                     shared != nullptr && shared->shape.size() == 2 ? shared->shape[0] : 0);
   c.experts.shared_switch = w.has("blk.0.ffn_gate_inp_shexp.weight");
 }
 
@@ -287,13 +291,14 @@ void read_gpt_neox(Metadata& m, const FileWeights& w, Config& c) {
   if (m.flag("use_parallel_residual", true)) c.block = Block::parallel;
 }
 
-void read_bert(Metadata& m, const FileWeights&, Config& c) {
+void read_bert(Metadata&, const FileWeights& w, Config& c) {
   c.decoder = c.final_norm = c.gated = false;
   c.block = Block::post_norm;
   c.input_norm = true;
   c.activation = Activation::gelu;
   c.positions = c.context;
-  c.token_types = m.plain_integer("tokenizer.ggml.token_type_count", 2);
+  const gguf::TensorInfo* types = w.file().find_tensor("token_types.weight");  // DistilBERT has none
+  c.token_types = types != nullptr && !types->shape.empty() ? types->shape[0] : 0;
   for (Layer& layer : c.layers) layer.rope = layer.right = -1;
 }
 

@@ -63,4 +63,12 @@ std::string tensor_name(const Key& key, bool post_norm) {
   return text + (key.bias ? ".bias" : ".weight");
 }
 
+std::string expert_name(const Key& key) {
+  std::string text = tensor_name(key, false);
+  constexpr std::string_view stacked = "_exps";
+  if (const size_t at = text.find(stacked); at != std::string::npos)
+    text.replace(at, stacked.size(), "." + std::to_string(key.expert));
+  return text;
+}
+
 }  // namespace tessera::gguf_import

@@ -12,5 +12,7 @@ std::string tensor_name(const transformer::Key& key, bool post_norm);
 
 // Whether the weights of all experts are one tensor, the expert its outermost axis.
 bool is_stacked(transformer::Part part);
+// What such a weight of one expert is called where it stands alone: "blk.3.ffn_down.5.weight".
+std::string expert_name(const transformer::Key& key);
 
 }  // namespace tessera::gguf_import

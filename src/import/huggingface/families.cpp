@@ -33,6 +33,8 @@ Activation read_activation(Fields& fields, std::string_view key, std::string_vie
                                                                       {"gelu_new", Activation::gelu_tanh},
                                                                       {"gelu_fast", Activation::gelu_tanh},
                                                                       {"gelu_pytorch_tanh", Activation::gelu_tanh},
+                                                                      {"gelu_python_tanh", Activation::gelu_tanh},
+                                                                      {"gelu_accurate", Activation::gelu_tanh},
                                                                       {"relu", Activation::relu}};
   const std::string text = fields.text(key, otherwise);
   for (const auto& [name, activation] : kActivations)
@@ -100,7 +102,7 @@ Rope read_rope(Fields& fields, const Json& parameters, double theta, int64_t wid
   Fields inner(parameters, "the rope parameters");
   const double part = inner.real("partial_rotary_factor", fields.real("partial_rotary_factor", 1.0));
   const auto turned = static_cast<int64_t>(part * static_cast<double>(width));
-  if (!(theta > 0) || turned < 2 || turned > width) {
+  if (!(theta > 0) || turned < 2 || turned > width || width > transformer::kMaxHeadWidth) {
     fields.fail_with(
         fail(Code::attribute_invalid, "a rope of base {} over {} of {} elements", theta, turned, width).value());
     return {};
@@ -122,7 +124,14 @@ Rope read_rope(Fields& fields, const Json& parameters, double theta, int64_t wid
     read_yarn(fields, inner, theta, rope);
   } else if (type == "longrope" || type == "su") {
     read_long(fields, inner, rope);
-  } else if (type != "default" && type != "dynamic") {  // dynamic: as it is within the context it was made for
+  } else if (type == "dynamic") {
+    rope.stretch = inner.real("factor");
+    rope.original_context = fields.integer("max_position_embeddings", 2048);
+    if (!(rope.stretch >= 1) || rope.original_context < 1)
+      fields.fail_with(fail(Code::attribute_invalid, "a dynamic rope of factor {} over {} tokens", rope.stretch,
+                            rope.original_context)
+                           .value());
+  } else if (type != "default") {
     fields.fail_with(fail(Code::unsupported_feature, "the rope type '{}' is not supported", type).value());
   }
   if (!inner.status()) fields.fail_with(inner.status().error());

@@ -107,15 +107,21 @@ Status read_pooling(const std::string& folder, transformer::Source& source) {
     TESSERA_ASSIGN(const std::string inside, resolve_inside(folder, path + "/config.json"));
     TESSERA_ASSIGN(const Json json, read_object(inside.substr(0, inside.rfind('/')), "config.json"));
     Fields pooling(json, path + "/config.json");
-    if (pooling.flag("pooling_mode_cls_token", false))
-      source.pooling = Pooling::cls;
-    else if (pooling.flag("pooling_mode_lasttoken", false))
-      source.pooling = Pooling::last;
-    else if (pooling.flag("pooling_mode_mean_tokens", false))
-      source.pooling = Pooling::mean;
-    else
-      return fail(Code::unsupported_feature, "{}/config.json asks for none of mean, cls and last pooling", path);
+    // Vectors of several kinds would be joined.
+    int modes = 0, known = 0;
+    for (const auto& [key, value] : *json.members())
+      modes += key.starts_with("pooling_mode_") && pooling.flag(key, false) ? 1 : 0;
+    for (const auto& [key, kind] :
+         {std::pair("pooling_mode_cls_token", Pooling::cls), std::pair("pooling_mode_lasttoken", Pooling::last),
+          std::pair("pooling_mode_mean_tokens", Pooling::mean)}) {
+      if (!pooling.flag(key, false)) continue;
+      source.pooling = kind;
+      ++known;
+    }
     TESSERA_TRY(pooling.status());
+    if (modes != 1 || known != 1)
+      return fail(Code::unsupported_feature, "{}/config.json asks for other than one of mean, cls and last pooling",
+                  path);
   }
   return {};
 }
@@ -135,6 +141,8 @@ Result<transformer::Source> open(const std::string& folder) {
   config.architecture = fields.text("model_type", "");
   TESSERA_TRY(fields.status());
   TESSERA_ASSIGN(const Family* family, find_family(config.architecture));
+  if (fields.find("quantization_config") != nullptr)
+    return fail(Code::unsupported_feature, "the model is quantized in a way that config.json describes");
   family->read(fields, config);
   TESSERA_TRY(read_ids(folder, fields, config));
   TESSERA_TRY(fields.status());

@@ -67,8 +67,14 @@ TEST(HuggingFace, SaysWhatIsWrong) {
       {[](TinyModel& m) { m.config["hidden_size"] = nullptr; }, Code::unknown_name, "no field 'hidden_size'"},
       {[](TinyModel& m) { m.config["hidden_size"] = "8"; }, Code::dtype_mismatch, "'hidden_size' of config.json"},
       {[](TinyModel& m) { m.config["hidden_size"] = 1e300; }, Code::dtype_mismatch, "below 2^40"},
+      {[](TinyModel& m) { m.config["hidden_size"] = int64_t{1} << 40; }, Code::attribute_invalid,
+       "of 549755813888 elements"},
       {[](TinyModel& m) { m.config["num_key_value_heads"] = 3; }, Code::shape_invalid, "in 3 groups"},
       {[](TinyModel& m) { m.config["num_hidden_layers"] = 1 << 20; }, Code::attribute_invalid, "num_hidden_layers"},
+      {[](TinyModel& m) {
+         m.config["quantization_config"] = {{"quant_method", "gptq"}};
+       },
+       Code::unsupported_feature, "is quantized"},
       {[](TinyModel& m) { m.config["hidden_act"] = "mish"; }, Code::unsupported_feature, "'mish'"},
       {[](TinyModel& m) {
          m.config["rope_scaling"] = {{"rope_type", "spiral"}};
@@ -78,6 +84,15 @@ TEST(HuggingFace, SaysWhatIsWrong) {
          m.config["rope_scaling"] = {{"rope_type", "linear"}};
        },
        Code::unknown_name, "'factor'"},
+      {[](TinyModel& m) {
+         m.config["rope_scaling"] = {{"type", "dynamic"}, {"factor", 0.5}};
+       },
+       Code::attribute_invalid, "a dynamic rope of factor 0.5"},
+      {[](TinyModel& m) {
+         m.folder.put("modules.json", R"([{"type": "x.Pooling", "path": "pool"}])");
+         m.folder.put("pool/config.json", R"({"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": true})");
+       },
+       Code::unsupported_feature, "other than one of mean, cls and last pooling"},
       {[](TinyModel& m) { m.tensors.erase("model.layers.0.mlp.up_proj.weight"); }, Code::unknown_name,
        "no tensor 'model.layers.0.mlp.up_proj.weight', which must be [12, 8]"},
       {[](TinyModel& m) { m.tensors["model.norm.weight"] = {9}; }, Code::shape_mismatch,

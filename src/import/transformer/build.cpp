@@ -66,6 +66,15 @@ class ModelBuilder {
     if (c_.bias_buckets > 0) bias_ = parts_.distance_bias();
   }
 
+  // [tokens, 1]: each sequence by its own length, so that it does not depend on who shares the step.
+  X own_length() {
+    X row_number = ir::iota(b_, {ids_.dim(0), 1}, 0, DType::i64);
+    X ends = slice(starts_, 0, 1, starts_.dim(0) - 1);
+    X length = c_.decoder ? lengths_ : ends - slice(starts_, 0, 0, starts_.dim(0) - 1);
+    X owner = sum(cast(less_equal(unsqueeze(ends, {0}), row_number), DType::i64), {1});
+    return gather(length, owner, 0);
+  }
+
   // Cosine and sine [tokens, pairs]. In f64: far positions turn by thousands of radians.
   std::pair<X, X> angles(const Rope& rope) {
     const Dim tokens = ids_.dim(0);
@@ -76,14 +85,19 @@ class ModelBuilder {
     };
     X position = reshape(cast(positions_, DType::f64), {tokens, 1});
     X angle = position * row(rope.frequencies);
+    if (rope.stretch > 0) {
+      // The base is multiplied by growth^(d / (d - 2)), so that the first pair keeps its speed.
+      X growth = cast(own_length(), DType::f64) * (rope.stretch / static_cast<double>(rope.original_context));
+      growth = log(max(growth - (rope.stretch - 1), b_.scalar(DType::f64, 1)));
+      std::vector<double> shares;
+      for (size_t i = 0; i < rope.frequencies.size(); ++i)
+        shares.push_back(-static_cast<double>(i) /
+                         static_cast<double>(std::max<size_t>(rope.frequencies.size(), 2) - 1));
+      angle = angle * exp(growth * row(shares));
+    }
     X cosine = b_.add1(ops::cos_op, {angle}) * rope.magnitude, sine = b_.add1(ops::sin_op, {angle}) * rope.magnitude;
     if (!rope.long_frequencies.empty()) {
-      // Each sequence by its own length, so that it does not depend on who shares the step.
-      X row_number = ir::iota(b_, {tokens, 1}, 0, DType::i64);
-      X ends = slice(starts_, 0, 1, starts_.dim(0) - 1);
-      X length = c_.decoder ? lengths_ : ends - slice(starts_, 0, 0, starts_.dim(0) - 1);
-      X owner = sum(cast(less_equal(unsqueeze(ends, {0}), row_number), DType::i64), {1});
-      X longer = less(b_.integer(rope.original_context), gather(length, owner, 0));  // [tokens, 1]
+      X longer = less(b_.integer(rope.original_context), own_length());
       X far = position * row(rope.long_frequencies);
       cosine = select(longer, b_.add1(ops::cos_op, {far}) * rope.long_magnitude, cosine);
       sine = select(longer, b_.add1(ops::sin_op, {far}) * rope.long_magnitude, sine);

@@ -18,6 +18,8 @@ struct Rope {
   // What sequences longer than `original_context` take instead; empty where they take the same.
   std::vector<double> long_frequencies = {};
   double long_magnitude = 1;
+  // Past `original_context` the base grows with a sequence's length, `stretch` times as fast; 0: it does not.
+  double stretch = 0;
   int64_t original_context = 0;
   bool interleaved = false;  // pairs are neighbours, not halves of a head
 };
@@ -82,6 +84,9 @@ struct Config {
   int64_t bos = -1, pad = -1;
   std::vector<int64_t> eos;
 };
+
+// More than any head has: importers make a table of its pairs.
+constexpr int64_t kMaxHeadWidth = 1 << 14;
 
 // E0313 for sizes that no model has.
 Status check(const Config& config);
