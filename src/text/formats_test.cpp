@@ -103,6 +103,7 @@ TEST(TokenizerFiles, UnigramModel) {
   ASSERT_TRUE(encoding);
   EXPECT_EQ(encoding->ids, (std::vector<TokenId>{3, 2, 5, 6, 0}));
   EXPECT_EQ(encoding->offsets, (std::vector<Span>{{2, 4}, {4, 6}, {6, 7}, {7, 9}, {9, 11}}));
+  EXPECT_EQ(tokenizer->decode(std::vector<TokenId>{2, 2, 4, 2, 5}), "a b");  // blanks in front go
   std::string cut_off = file.result();
   cut_off.resize(cut_off.size() - 3);
   EXPECT_FALSE(Tokenizer::load(folder.put("cut.model", cut_off)));

@@ -75,7 +75,7 @@ Status SentencePieceEngine::prepare() {
   if (m_.pieces.empty()) return fail(Code::tokenizer_invalid, "the model has no pieces");
   std::vector<std::pair<std::string_view, uint32_t>> words, user_defined;
   lowest_ = std::numeric_limits<float>::infinity();
-  highest_ = -lowest_;
+  highest_ = std::numeric_limits<float>::min();  // what the library begins with, above all usual scores
   bool has_unknown = false;
   for (uint32_t id = 0; id < m_.pieces.size(); ++id) {
     const std::string& piece = m_.pieces[id];
@@ -352,8 +352,10 @@ std::string SentencePieceEngine::decode(const std::vector<uint32_t>& ids) const 
     } else if (id == unknown_) {
       out += m_.unknown_surface;
     } else {
-      if (first && (m_.add_dummy_prefix || m_.remove_extra_whitespaces) && piece.starts_with(kSpaceSymbol))
+      if (first && (m_.add_dummy_prefix || m_.remove_extra_whitespaces) && piece.starts_with(kSpaceSymbol)) {
         piece.remove_prefix(kSpaceSymbol.size());
+        if (piece.empty() && m_.remove_extra_whitespaces) continue;  // all blanks in front go
+      }
       while (!piece.empty()) {
         const size_t space = std::min(piece.find(kSpaceSymbol), piece.size());
         out += piece.substr(0, space);
