@@ -85,36 +85,44 @@ inline void multiply_task(const Product& p, int64_t first, int64_t last, int64_t
   const Split rows = row_panels(p.m);
   for (int64_t i = first; i <= last; ++i) begins[i - first] = rows.begin(i);
   const int64_t origin = begins[0], height_of_all = begins[last - first] - origin;
-  const int64_t passes = p.m <= kFewRows ? last - first : 1;  // that share the fetching of the next panel
-  const int64_t depth = depth_of(p.lines);
-  const bool whole = depth >= p.lines;
-  for (int64_t line = 0; line == 0 || line < p.lines; line += depth) {
+  const int64_t depth = depth_of(p.lines), parts = ceil_div(p.lines, depth) + (p.lines == 0), panels = right - left;
+  const bool whole = parts == 1;
+  // Few rows read b in the order of its addresses, and all of them share the fetching of what comes next; of many, a
+  // block of a serves all panels.
+  const bool few = p.m <= kFewRows;
+  const int64_t passes = few ? last - first : 1;
+  struct Place {
+    int64_t panel, line;
+  };
+  const auto place = [&](int64_t i) {
+    return few ? Place{left + i / parts, i % parts * depth} : Place{left + i % panels, i / panels * depth};
+  };
+  for (int64_t n = 0; n < panels * parts; ++n) {
+    const auto [j, line] = place(n);
+    const Place following = place(n + 1 < panels * parts ? n + 1 : n);
     const int64_t lines = least(depth, p.lines - line);
     const bool ends = line + lines == p.lines;
-    for (int64_t j = left; j < right; ++j) {
-      TileJob job;
-      job.b = p.b + (j * p.lines + line) * kLineBytes;
-      job.b_panel = 0;
-      job.lines = lines;
-      job.a_row = p.a_row;
-      job.ahead_step = kLineBytes / passes;
-      const char* const next = p.b + ((j + 1 < right ? j + 1 : j) * p.lines + line) * kLineBytes;
-      for (int64_t i = first; i < last; ++i) {
-        const int64_t row = begins[i - first], height = begins[i - first + 1] - row;
-        const int64_t unit = line * T::kUnits;
-        job.a = A == Rows::kPacked ? p.a + row * p.lines * T::kUnits + unit * height : p.a + row * p.a_row + unit;
-        Element* const keep = kept + ((j - left) * height_of_all + row - origin) * kTileColumns;
-        job.sums = whole ? done : keep;
-        job.add = line > 0;
-        if (i - first < passes) {
-          job.ahead = next + (i - first) * lines * job.ahead_step;
-          multiply_rows<T, A, Fetch::kAhead>(height, job);
-        } else {
-          multiply_rows<T, A, Fetch::kNothing>(height, job);
-        }
-        if (ends)
-          finish(row, height, j * kTileColumns, least(p.n - j * kTileColumns, kTileColumns), whole ? done : keep);
+    TileJob job;
+    job.b = p.b + (j * p.lines + line) * kLineBytes;
+    job.b_panel = 0;
+    job.lines = lines;
+    job.a_row = p.a_row;
+    job.add = line > 0;
+    job.ahead_step = kLineBytes / passes;
+    const char* const next = p.b + (following.panel * p.lines + following.line) * kLineBytes;
+    for (int64_t i = first; i < last; ++i) {
+      const int64_t row = begins[i - first], height = begins[i - first + 1] - row;
+      const int64_t unit = line * T::kUnits;
+      job.a = A == Rows::kPacked ? p.a + row * p.lines * T::kUnits + unit * height : p.a + row * p.a_row + unit;
+      Element* const keep = kept + ((j - left) * height_of_all + row - origin) * kTileColumns;
+      job.sums = whole ? done : keep;
+      if (i - first < passes) {
+        job.ahead = next + (i - first) * lines * job.ahead_step;
+        multiply_rows<T, A, Fetch::kAhead>(height, job);
+      } else {
+        multiply_rows<T, A, Fetch::kNothing>(height, job);
       }
+      if (ends) finish(row, height, j * kTileColumns, least(p.n - j * kTileColumns, kTileColumns), whole ? done : keep);
     }
   }
 }
