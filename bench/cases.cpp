@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <tuple>
+#include <utility>
 
 #include "ops/tile.h"
 #include "ops/weights.h"
@@ -118,6 +120,56 @@ Case decode(DType type, int64_t batch, int64_t keys) {
   return c;
 }
 
+// Filters of `taps` by `taps` with zeros around (1-D where height is 0), each over channels / groups channels.
+Case conv(int64_t channels, int64_t outputs, int64_t height, int64_t width, int64_t taps, int64_t stride,
+          int64_t groups) {
+  const auto dims = [&](std::vector<int64_t> lead, int64_t h, int64_t w) {
+    if (height > 0) lead.push_back(h);
+    lead.push_back(w);
+    return lead;
+  };
+  const int64_t around = taps / 2;
+  const auto count = [&](int64_t n) { return (n + 2 * around - taps) / stride + 1; };
+  Case c = {"conv", fmt::format("{}x{}x{}{}{}", channels, outputs,
+                                height > 0 ? fmt::format("{}x{} {}x{}", height, width, taps, taps)
+                                           : fmt::format("{} {}", width, taps),
+                                stride > 1 ? fmt::format(" stride {}", stride) : "", groups > 1 ? " depthwise" : "")};
+  const auto operands = [&](int64_t in, int64_t out, int64_t h, int64_t w) -> std::vector<Dims> {
+    return {dims({1, in}, h, w), dims({out, in / groups}, taps, taps), dims({1, out}, count(h), count(w))};
+  };
+  const std::vector<Dims> shapes = operands(channels, outputs, height, width);
+  c.operands = {{DType::f32, shapes[0]}, {DType::f32, shapes[1]}};
+  c.result = shapes[2];
+  const auto each = [&](int64_t value) { return dims({}, value, value); };
+  c.attrs = {each(stride), each(1), each(around), each(around), groups};
+  double positions = 1;
+  for (size_t i = 2; i < c.result.size(); ++i) positions *= static_cast<double>(c.result[i]);
+  const double all_taps = static_cast<double>(height > 0 ? taps * taps : taps);
+  c.limit = Limit::f32_peak;
+  c.work = 2 * positions * all_taps * static_cast<double>(outputs * channels / groups);
+  c.tolerance = 1e-5;
+  // Groups are as many as channels: those that are checked keep them.
+  c.checked = groups > 1 ? operands(channels, outputs, 5, 19) : operands(24, 40, 5, 37);
+  return c;
+}
+
+// Rows of heads that are turned, with tables of cosines and sines: one a token for all heads.
+Case rope(const char* op, int64_t interleaved) {
+  constexpr int64_t kTokens = 2048, kHeads = 32, kSize = 128;
+  const bool rotary = op == std::string("rotary");
+  Case c = {op, fmt::format("{}x{}x{}{}", kTokens, kHeads, kSize, interleaved != 0 ? " interleaved" : "")};
+  const Dims table = rotary ? Dims{kTokens, 1, kSize} : Dims{kTokens, kSize / 2};
+  c.operands = {{DType::f32, {kTokens, kHeads, kSize}}, {DType::f32, table}, {DType::f32, table}};
+  c.attrs = {interleaved};
+  c.limit = Limit::copy;
+  c.work = 2 * bytes_of(DType::f32, kTokens * kHeads * kSize);
+  c.tolerance = 1e-5;
+  c.result = {kTokens, kHeads, kSize};
+  const Dims few = {3, 2, kSize}, few_rows = rotary ? Dims{3, 1, kSize} : Dims{3, kSize / 2};
+  c.checked = {few, few_rows, few_rows, few};
+  return c;
+}
+
 Case rows(const char* op, std::vector<ir::AttrValue> attrs, int64_t m, int64_t n, int vectors) {
   Case c = {op, fmt::format("{}x{}", m, n)};
   c.operands = {{DType::f32, {m, n}, false, 0}};
@@ -167,6 +219,7 @@ std::vector<Case> cases() {
     for (int64_t tokens : {512, 1024, 4096}) all.push_back(attention(t, 12, tokens, 64, {}, false));
     all.push_back(attention(t, 12, 4096, 64, {}, true));
     all.push_back(attention(t, 12, 8192, 64, 512, true));
+    all.push_back(attention(t, 12, 8192, 64, {}, false));
   }
   for (int64_t tokens : {16384, 32768}) all.push_back(attention(DType::f32, 8, tokens, 64, {}, true));
   for (DType t : {DType::f32, DType::f16, DType::bf16, DType::i8})
@@ -174,9 +227,43 @@ std::vector<Case> cases() {
   for (const char* op : {"softmax", "gelu", "gelu_tanh", "relu", "silu"})
     all.push_back(
         rows(op, op[1] == 'o' ? std::vector<ir::AttrValue>{int64_t{-1}} : std::vector<ir::AttrValue>{}, 8192, 4096, 0));
+  all.push_back(rows("softmax", {int64_t{-1}}, 8192, 4096, 0));
+  all.back().in_place = true;
+  all.back().shape += " in place";
   all.push_back(rows("layer_norm", {int64_t{1}, 1e-5}, 8192, 4096, 2));
   all.back().more_results = {{8192, 1}, {8192, 1}};
   all.push_back(rows("rms_norm", {int64_t{1}, 1e-6}, 8192, 4096, 1));
+  for (const char* op : {"rotary", "rope"})
+    for (int64_t interleaved : {0, 1}) all.push_back(rope(op, interleaved));
+  // Of PP-OCRv4's recogniser, for a line of 48 by 320, and of Whisper-base's encoder.
+  for (const auto& [channels, height, width] :
+       {std::tuple<int64_t, int64_t, int64_t>{32, 24, 160}, {64, 24, 160}, {128, 12, 160}, {256, 6, 160}})
+    all.push_back(conv(channels, channels, height, width, 3, 1, channels));
+  for (const auto& [channels, height, width] :
+       {std::tuple<int64_t, int64_t, int64_t>{32, 24, 160}, {64, 12, 160}, {128, 6, 160}, {256, 3, 160}})
+    all.push_back(conv(channels, 2 * channels, height, width, 1, 1, 1));
+  all.push_back(conv(80, 512, 0, 3000, 3, 1, 1));
+  all.push_back(conv(512, 512, 0, 3000, 3, 2, 1));
+  return all;
+}
+
+std::vector<Ratio> ratios() {
+  std::vector<Ratio> all;
+  for (const char* type : {"f32", "bf16"}) {
+    all.push_back({Ratio::time, "attention", type, "12x4096x64 causal", "12x4096x64", 0.55});
+    all.push_back({Ratio::time, "attention", type, "12x8192x64 causal window 512", "12x8192x64", 0.10});
+  }
+  all.push_back({Ratio::scratch, "attention", "f32", "8x32768x64 causal", "8x16384x64 causal", 2.1});
+  struct Few {
+    const char *op, *types;
+    double four, eight;
+  };
+  for (const Few& f :
+       {Few{"linear", "f32", 1.1, 1.2}, Few{"linear", "f32,bf16", 1.1, 1.2}, Few{"linear_integer", "u8,i8", 1.1, 1.35},
+        Few{"quant_linear", "f32,q8_0", 1.2, 1.5}, Few{"quant_linear", "f32,q4_0", 1.4, 2.0},
+        Few{"quant_linear", "f32,q4_k", 1.5, 2.5}, Few{"quant_linear", "f32,q6_k", 1.5, 2.5}})
+    for (const auto& [m, most] : {std::pair{4, f.four}, std::pair{8, f.eight}})
+      all.push_back({Ratio::time, f.op, f.types, fmt::format("{}x4096x4096", m), "1x4096x4096", most});
   return all;
 }
 

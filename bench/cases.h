@@ -42,6 +42,7 @@ struct Case {
   DType result_type = DType::f32;
   std::vector<Dims> more_results = {};  // f32; not compared
   int64_t m = 0, n = 0, k = 0;          // of a matrix product, for the peers
+  bool in_place = false;                // result 0 is the memory of operand 0
   // The same kernel on shapes that the reference can do, where it cannot do these: a shape each operand, and the
   // result's.
   std::vector<Dims> checked = {};
@@ -51,5 +52,13 @@ struct Case {
 };
 
 std::vector<Case> cases();
+
+// What two cases, which differ in their shapes, must be to each other.
+struct Ratio {
+  enum What { time, scratch } what = time;
+  std::string op, types, shape, than;
+  double most = 0;  // the first's share of the second's
+};
+std::vector<Ratio> ratios();
 
 }  // namespace tessera::bench

@@ -97,7 +97,12 @@ Result<KernelCall> KernelCall::make(const Case& c, const kernels::KernelSet& set
     types.push_back(c.operands[i].type);
     if (c.operands[i].constant) constants |= plan::ConstantOperands{1} << i;
   }
-  TESSERA_ASSIGN(Tensor result, Tensor::make(c.result_type, c.result));
+  TESSERA_ASSIGN(Tensor result, make_in_large_pages(c.result_type, c.result));
+  if (c.in_place) {
+    // What was drawn stays, for the check.
+    std::memcpy(result.mutable_data(), call.drawn_[0].data(), result.bytes());
+    call.in_[0].data = result.mutable_data();
+  }
   call.out_.push_back(view_of(result.dtype(), result.shape(), result.mutable_data()));
   std::vector<std::optional<DType>> result_types = {result.dtype()};
   call.results_.push_back(std::move(result));

@@ -8,6 +8,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <map>
+#include <string>
 #include <thread>
 
 #include "base/cpu.h"
@@ -116,7 +118,12 @@ void print(const Arguments& a, const Json& line) {
   std::fflush(stdout);
 }
 
-Status run_case(const Case& c, const Arguments& a, const kernels::KernelSet& set, Isa isa, ThreadPool& pool) {
+// What a case showed, for those that are held against it.
+struct Shown {
+  double seconds = 0, scratch = 0;
+};
+
+Result<Shown> run_case(const Case& c, const Arguments& a, const kernels::KernelSet& set, Isa isa, ThreadPool& pool) {
   TESSERA_ASSIGN(const KernelCall call, KernelCall::make(c, set, pool));
   TESSERA_TRY(call.check());
   const PeerRun peer = a.peer.empty()
@@ -150,7 +157,28 @@ Status run_case(const Case& c, const Arguments& a, const kernels::KernelSet& set
     line["dram_read_four_streams"] = bound.four;
   }
   print(a, line);
-  return {};
+  return Shown{times.ours, static_cast<double>(call.scratch_bytes())};
+}
+
+// One case's time or scratch as a multiple of another's, where both ran.
+void print_ratios(const Arguments& a, std::string_view isa, const std::map<std::string, Shown>& shown) {
+  for (const Ratio& r : ratios()) {
+    const auto of = [&](const std::string& shape) { return shown.find(fmt::format("{} {} {}", r.op, shape, r.types)); };
+    const auto one = of(r.shape), other = of(r.than);
+    if (one == shown.end() || other == shown.end()) continue;
+    const bool time = r.what == Ratio::time;
+    const double value = time                        ? one->second.seconds / other->second.seconds
+                         : other->second.scratch > 0 ? one->second.scratch / other->second.scratch
+                                                     : 1;
+    Json line = describe(r.op + (time ? " time" : " scratch"), r.shape + " / " + r.than, r.types, isa, a.threads);
+    line["value"] = value;
+    line["unit"] = "times";
+    line["percent_of_limit"] = 100 * value / r.most;
+    for (const char* key : {"peer", "peer_value", "ratio"}) line[key] = Json();
+    line["limit"] = "what is asked";
+    line["limit_value"] = r.most;
+    print(a, line);
+  }
 }
 
 // A parallel loop with one chunk for each thread, which end when all have begun: the caller cannot do the work alone.
@@ -193,8 +221,13 @@ Status run_all(const Arguments& a) {
   ThreadPool pool(a.threads);
   const auto chosen = [&](const std::string& text) { return text.find(a.filter) != std::string::npos; };
   if (chosen("fork_join")) fork_join(a, set->isa(), pool);
-  for (const Case& c : cases())
-    if (chosen(fmt::format("{} {} {}", c.op, c.shape, c.types()))) TESSERA_TRY(run_case(c, a, *set, isa, pool));
+  std::map<std::string, Shown> shown;
+  for (const Case& c : cases()) {
+    const std::string name = fmt::format("{} {} {}", c.op, c.shape, c.types());
+    if (!chosen(name)) continue;
+    TESSERA_ASSIGN(shown[name], run_case(c, a, *set, isa, pool));
+  }
+  print_ratios(a, set->isa(), shown);
   return {};
 }
 

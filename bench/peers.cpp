@@ -65,6 +65,49 @@ PeerRun onednn(const Case& c, const Tensor& x, const Tensor& w, int threads) {
 }
 #endif
 
+#ifdef TESSERA_HAS_ONEDNN
+// With weights and activations in the layouts that the library likes best, as it keeps them within a network.
+PeerRun onednn_conv(const Case& c, const Tensor& x, const Tensor& w, int threads) {
+  using dnnl::memory;
+  omp_set_num_threads(threads);
+  const auto list = [&](size_t i) { return std::get<std::vector<int64_t>>(c.attrs[i]); };
+  memory::dims dilations;  // counted from 0
+  for (int64_t d : list(1)) dilations.push_back(d - 1);
+  memory::dims filters = w.shape();
+  const int64_t groups = std::get<int64_t>(c.attrs[4]);
+  if (groups > 1) {
+    filters[0] /= groups;
+    filters.insert(filters.begin(), groups);
+  }
+  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  auto stream = std::make_shared<dnnl::stream>(engine);
+  const auto any = [](const memory::dims& dims) {
+    return memory::desc(dims, memory::data_type::f32, memory::format_tag::any);
+  };
+  const dnnl::convolution_forward::primitive_desc description(
+      {dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_auto, any(x.shape()), any(filters),
+       any(c.result), list(0), dilations, list(2), list(3)},
+      engine);
+  const auto conv = std::make_shared<dnnl::convolution_forward>(description);
+  memory source(description.src_desc(), engine), weights(description.weights_desc(), engine),
+      target(description.dst_desc(), engine);
+  const auto reorder = [&](const Tensor& from, const memory::dims& dims, memory& to) {
+    memory::dims strides(dims.size(), 1);
+    for (size_t a = dims.size() - 1; a-- > 0;) strides[a] = strides[a + 1] * dims[a + 1];
+    memory plain({dims, memory::data_type::f32, strides}, engine);
+    std::memcpy(plain.get_data_handle(), from.data(), from.bytes());
+    dnnl::reorder(plain, to).execute(*stream, plain, to);
+  };
+  reorder(x, x.shape(), source);
+  reorder(w, filters, weights);
+  stream->wait();
+  return [=](int64_t) {
+    conv->execute(*stream, {{DNNL_ARG_SRC, source}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, target}});
+    stream->wait();
+  };
+}
+#endif
+
 #ifdef TESSERA_HAS_OPENBLAS
 PeerRun openblas(const Case& c, const Tensor& x, const Tensor& w, int threads) {
   if (x.dtype() != DType::f32 || w.dtype() != DType::f32) return {};
@@ -87,6 +130,7 @@ PeerRun peer_run([[maybe_unused]] const std::string& peer, [[maybe_unused]] cons
                  [[maybe_unused]] const Tensor& x, [[maybe_unused]] const Tensor& w, [[maybe_unused]] int threads) {
 #ifdef TESSERA_HAS_ONEDNN
   if (peer == "onednn" && c.m > 0) return onednn(c, x, w, threads);
+  if (peer == "onednn" && c.op == "conv") return onednn_conv(c, x, w, threads);
 #endif
 #ifdef TESSERA_HAS_OPENBLAS
   if (peer == "openblas" && c.m > 0) return openblas(c, x, w, threads);
