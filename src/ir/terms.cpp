@@ -237,6 +237,13 @@ TermId Terms::sum(std::vector<TermId> addends) {
   if (constant != 0) parts.emplace_back(literal(1), constant);
   if (parts.empty()) return literal(0);
 
+  // h + h y, where h is c x and others use it too, is c x + c x y.
+  std::vector<std::pair<TermId, double>> plain = parts, apart = parts;
+  if (take_apart(apart) && take_common(plain).empty()) {
+    plain = apart;
+    if (!take_common(plain).empty()) parts = std::move(apart);
+  }
+
   // c x + c y is c (x + y), also with c = -1.
   const double first = parts[0].second;
   const bool same_size = std::all_of(parts.begin(), parts.end(), [&](const auto& p) {
@@ -272,6 +279,30 @@ TermId Terms::sum(std::vector<TermId> addends) {
   if (terms_[total].kind == Term::Kind::sum) all = {{total, 1}};
   all.insert(all.end(), common.begin(), common.end());
   return product(number * outside, std::move(all));
+}
+
+bool Terms::take_apart(std::vector<std::pair<TermId, double>>& parts) {
+  bool any = false;
+  for (auto& [base, number] : parts) {
+    std::vector<Factor> all;
+    bool nested = false;
+    for (const Factor& f : factors(base).second) {
+      if (f.second != 1 || terms_[f.first].kind != Term::Kind::product) {
+        all.push_back(f);
+        continue;
+      }
+      auto [own, inner] = factors(f.first);
+      number *= own;
+      all.insert(all.end(), inner.begin(), inner.end());
+      nested = true;
+    }
+    if (!nested) continue;
+    any = true;
+    auto [own, merged] = factors(product(1, std::move(all)));
+    number *= own;
+    base = product(1, std::move(merged));
+  }
+  return any;
 }
 
 std::vector<Terms::Factor> Terms::take_common(std::vector<std::pair<TermId, double>>& parts) {

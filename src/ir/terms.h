@@ -84,6 +84,8 @@ class Terms {
   TermId of_cast(NodeId n);
   TermId reduction(NodeId n);
   TermId dot(NodeId n);
+  // Replaces the products that others use too in the parts of a sum (base, number) by their factors, if there are any.
+  bool take_apart(std::vector<std::pair<TermId, double>>& parts);
   // Takes out of the parts of a sum (base, number) what all of them are multiplied by.
   std::vector<Factor> take_common(std::vector<std::pair<TermId, double>>& parts);
   // Whether the value may lose itself in the sum or product that uses it.

@@ -125,7 +125,8 @@ constinit const OpDef attention_op = {
         "bias broadcast to [B, H, T, S]; a mask hides (bool) or is added. causal = [o]: query i sees keys up to i + o; "
         "window = [w]: from i + w on; lengths: the first lengths[b] keys, and i then counts from lengths[b] - T, so "
         "that the queries are the last tokens; segments: keys of its own segment. What is hidden scores `fill`, as a "
-        "rule -inf; a row that sees no key is then 0. sinks [H] are scores of a key without a value. "
+        "rule -inf, and a mask that is added is added to that as well; a row of -inf is 0. sinks [H] are scores of a "
+        "key without a value. "
         "joined: y is [B, T, H, E]. "
         "Vaswani et al. 2017; Ainslie et al. 2023; Xiao et al. 2023.",
     .signature =
@@ -140,7 +141,9 @@ constinit const OpDef attention_op = {
         [](X q, X k, X v, Opt mask, Opt bias, Opt lengths, Opt q_segments, Opt k_segments, Opt sinks, A a) {
           const double fill = a["fill"];
           X s = attention_scores(q, k, a["scale"], a["softcap"]);
-          s = attention_mask(attention_mask(s, bias, fill), mask, fill);
+          const bool hides = mask && mask.dtype() == DType::boolean;
+          s = attention_mask(s, bias, fill);
+          if (hides) s = attention_mask(s, mask, fill);
           const Shape &causal = a["causal"], &window = a["window"];
           ir::Band band{.lengths = lengths, .fill = fill};
           if (!causal.empty()) band.high = causal[0];
@@ -151,6 +154,7 @@ constinit const OpDef attention_op = {
                 s,
                 equal(unsqueeze(cast(q_segments, DType::i64), {1, 3}), unsqueeze(cast(k_segments, DType::i64), {1, 2})),
                 fill);
+          if (!hides) s = attention_mask(s, mask, fill);
           X y = attention_output(attention_weights(s, sinks), v);
           return a.flag("joined") ? transpose(y, {0, 2, 1, 3}) : y;
         },

@@ -5,8 +5,8 @@
 #include "base/result.h"
 #include "ir/core_ops.h"
 #include "ops/math.h"
-#include "passes/attention_scores.h"
-#include "passes/band.h"
+#include "passes/attention_masks.h"
+#include "passes/attention_weights.h"
 #include "passes/pipeline.h"
 #include "passes/uses.h"
 
@@ -23,7 +23,7 @@ constexpr int kScoreDepth = 24;
 
 // The call that is being put together.
 struct Call {
-  X q, k, v, mask, bias;
+  X q, k, v, mask, bias, sinks;
   double scale, softcap, fill = -kInfinity;
   Shape causal, window;
   Shape lead;  // batch, heads, queries
@@ -64,20 +64,17 @@ class Attentions {
     const Shape old = graph_.type(root)->shape;
     const size_t rank = old.size();
     if (rank < 2 || !is_float(graph_.type(root)->dtype)) return false;
-    bool nan_is_zero = false;
-    const ValueId used = operand_of(graph_, root, 0), weights = weights_of(used, nan_is_zero);
-    if (weights == ir::kNoValue) return false;
-    const ValueId scores = scores_of(weights, used);
-    if (scores == ir::kNoValue) return false;
-    const std::optional<Scores> s = read_scores(graph_, scores);
-    if (!s || (nan_is_zero && s->fill && *s->fill != -kInfinity)) return false;
+    const ValueId used = operand_of(graph_, root, 0);
+    const std::optional<Weights> weights = read_weights(graph_, uses_, used);
+    if (!weights) return false;
+    const std::optional<Scores> s = read_scores(graph_, weights->scores);
+    if (!s) return false;
 
     const size_t guards = graph_.guards.size();
     Call call{};
-    call.mask = call.bias = X{&b_, ir::kNoValue};
+    call.mask = call.bias = call.sinks = X{&b_, ir::kNoValue};
     call.scale = s->scale;
     call.softcap = s->softcap;
-    if (s->fill) call.fill = *s->fill;
     const X q = unscaled(s->q, call.scale), k = unscaled(s->k, call.scale),
             v = swap_axes(b_.wrap(operand_of(graph_, root, 1)), -1, -2);
     if (!q || !k || !v) return false;
@@ -91,13 +88,14 @@ class Attentions {
     if (!call.q || !call.k || !call.v || !scaled_by(*s, call)) return false;
     const bool alone = call.lead[1].is(1);
     ungroup(call);
-    if (!masks(*s, call)) return false;
+    if (!masks(*s, call) || !sinks(weights->sink, s->levels[0], call)) return false;
     const bool joined = !alone && rank > 2 && turned(root, static_cast<int>(rank) - 2);
     if (!b_.ok()) return false;
     // Halves are only halves to what they came from.
     const DType type = graph_.type(root)->dtype;
     for (X* x : {&call.q, &call.k, &call.v}) *x = cast(*x, type);
-    X y = b_.add1(ops::attention_op, {call.q, call.k, call.v, call.mask, call.bias},
+    const X none{&b_, ir::kNoValue};
+    X y = b_.add1(ops::attention_op, {call.q, call.k, call.v, call.mask, call.bias, none, none, none, call.sinks},
                   {call.scale, call.causal, call.softcap, call.window, call.fill, int64_t{joined}});
     if (!b_.ok()) return false;
     if (joined) y = transpose(y, {0, 2, 1, 3});
@@ -126,44 +124,6 @@ class Attentions {
       if (view.axes.size() < 3 || view.axes[1].empty() || view.axes[1][0].axis != rows) return false;
     }
     return true;
-  }
-
-  // The softmax behind a product's operand, which nothing else reads. Where it is not a number, as for a row of -inf,
-  // it may be taken as 0: attention's rows that see no key are.
-  ValueId weights_of(ValueId v, bool& nan_is_zero) const {
-    v = uncast(graph_, v);
-    if (defined_by(graph_, v, ir::core::view) != nullptr) v = uncast(graph_, operand_of(graph_, v, 0));
-    size_t readers = 1;
-    if (defined_by(graph_, v, ops::select_op) != nullptr && number_of(graph_, operand_of(graph_, v, 1)) == 0) {
-      const ValueId condition = operand_of(graph_, v, 0), other = operand_of(graph_, v, 2);
-      if (defined_by(graph_, condition, ops::is_nan_op) == nullptr || operand_of(graph_, condition, 0) != other)
-        return ir::kNoValue;
-      v = other;
-      readers = 2;
-      nan_is_zero = true;
-    }
-    const ir::Node* node = defined_by(graph_, v, ops::softmax_op);
-    if (node == nullptr || uses_.of(v).size() != readers || uses_.is_output(v)) return ir::kNoValue;
-    const int64_t axis = std::get<int64_t>(node->attrs->values[0]);
-    return axis == -1 || axis + 1 == static_cast<int64_t>(graph_.type(v)->shape.size()) ? v : ir::kNoValue;
-  }
-
-  // What the softmax is over: a softmax of flattened rows is one of rows.
-  ValueId scores_of(ValueId weights, ValueId used) const {
-    const ValueId scores = operand_of(graph_, weights, 0);
-    used = uncast(graph_, used);
-    const ir::Node* back = defined_by(graph_, used, ir::core::view);
-    if (back == nullptr) return scores;
-    const auto& view = std::get<ir::View>(back->attrs->values[0]);
-    const Shape &rows = graph_.type(weights)->shape, &shape = graph_.type(used)->shape;
-    const bool reshaped = keeps_last_axis(view, rows);
-    const bool same_rows = rows.size() >= 2 && shape.size() >= 2 && rows[rows.size() - 2] == shape[shape.size() - 2];
-    const ir::Node* flat = defined_by(graph_, scores, ir::core::view);
-    if (flat == nullptr || (reshaped && same_rows)) return reshaped ? scores : ir::kNoValue;
-    const ValueId base = operand_of(graph_, scores, 0);
-    const auto whole = ir::compose(std::get<ir::View>(flat->attrs->values[0]), view);
-    const bool apart = whole && keeps_last_axis(*whole, graph_.type(base)->shape) && rows.back() == shape.back();
-    return apart ? base : reshaped ? scores : ir::kNoValue;
   }
 
   // Batch, heads and queries, whichever axes the product has.
@@ -315,74 +275,69 @@ class Attentions {
     return b_.wrap(v);
   }
 
-  // Where each mask goes: into the band, or to an operand.
-  bool masks(const Scores& s, Call& call) {
-    X visible{&b_, ir::kNoValue};
-    for (const auto& [condition, holds] : s.visible)
-      if (!sees(condition, holds, call, visible)) return false;
-    for (const auto& [mask, factor] : s.added) {
-      if (!s.floor && hidden_by(mask, factor, call, visible)) continue;
-      X m = over_scores(b_.wrap(mask.value), mask.level, call);
-      if (!m) return false;
-      if (std::fabs(factor - 1) > 2e-6) m = m * factor;
-      X& place = !call.bias || s.floor ? call.bias : call.mask;
-      place = place ? place + m : m;
+  // One number a head, from a column of scores that has the same one for each row of each batch.
+  bool sinks(ValueId column, const Shape& level, Call& call) {
+    if (column == ir::kNoValue) return true;
+    X x = over_scores(b_.wrap(uncast(graph_, column)), level, call);
+    if (!x || x.rank() != 4 || !(x.dim(1) == call.lead[1] || x.dim(1).is(1))) return false;
+    for (int axis : {0, 2}) {
+      if (x.dim(axis).is(1)) continue;
+      const ir::Node* node = defined_by(graph_, x.id, ir::core::view);
+      if (node == nullptr) return false;
+      for (const ir::ViewAtom& atom : std::get<ir::View>(node->attrs->values[0]).axes[static_cast<size_t>(axis)])
+        if (atom.axis >= 0) return false;
+      x = slice(x, axis, 0, 1);
     }
-    if (s.floor && call.bias) call.bias = max(call.bias, like(call.bias, *s.floor));
-    if (visible) {
-      if (call.mask) {
-        call.bias = call.bias + call.mask;
-      }
-      call.mask = visible;
-    } else if (!call.mask) {
-      std::swap(call.mask, call.bias);
-    }
+    x = broadcast(reshape(x, {x.dim(1)}), {call.lead[1]});
+    call.sinks = cast(x, graph_.type(call.q.id)->dtype);
     return b_.ok();
   }
 
-  // A mask that adds 0 or hides.
-  bool hidden_by(const Met& met, double factor, Call& call, X& visible) {
-    if (call.fill != -kInfinity) return false;
-    const ValueId mask = uncast(graph_, met.value);
-    const bool rows = has_rows(met, call);
-    if (const Tensor* matrix = rows ? constant_of(graph_, mask) : nullptr) {
-      bool plain = true, infinite = true;
-      const auto band = diagonals(*matrix, [&](double x) {
-        plain = plain && (x == 0 || x * factor <= kHides);
-        infinite = infinite && (x == 0 || std::isinf(x));
-        return x == 0;
-      });
-      return band && plain && (infinite || band->every_row) && banded(*band, call);
+  // Where each mask goes: into the band, or to an operand.
+  bool masks(const Scores& s, Call& call) {
+    std::optional<Masks> placed = place_masks(graph_, s, call.lead[2]);
+    if (!placed) return false;
+    call.fill = placed->fill;
+    X visible{&b_, ir::kNoValue};
+    for (const Mask& mask : placed->hides)
+      if (!sees(mask.met, mask.holds, call, visible)) return false;
+    if (visible && !placed->after.empty()) {
+      // One operand for both: the fill is added, and hides as well.
+      if (call.fill > kHides || !placed->before.empty()) return false;
+      call.causal.clear();
+      call.window.clear();
+      placed->after.insert(placed->after.end(), placed->hides.begin(), placed->hides.end());
+      call.fill = -kInfinity;
+      visible = {&b_, ir::kNoValue};
     }
-    if (defined_by(graph_, mask, ops::select_op) == nullptr) return false;
-    const auto a = number_of(graph_, operand_of(graph_, mask, 1)), b = number_of(graph_, operand_of(graph_, mask, 2));
-    if (!a || !b) return false;
-    const bool first = *a == 0 && *b * factor <= kHides, second = *b == 0 && *a * factor <= kHides;
-    if (!first && !second) return false;
-    // Below -inf a finite number still tells rows that see nothing apart: only what leaves each row a key is the same.
-    const ValueId condition = operand_of(graph_, mask, 0);
-    const bool infinite = std::isinf(first ? *b : *a);
-    if (!infinite && !leaves_a_key(condition, first)) return false;
-    return sees({condition, met.level}, first, call, visible);
+    if (call.fill == -kInfinity && !visible && !s.floor && placed->before.size() > 1) {
+      // Two operands broadcast each for itself.
+      placed->after.push_back(placed->before.back());
+      placed->before.pop_back();
+    }
+    if (!add(placed->after, call, call.mask) || !add(placed->before, call, call.bias)) return false;
+    if (s.floor && call.bias) call.bias = max(call.bias, like(call.bias, *s.floor));
+    if (visible) call.mask = visible;
+    if (!call.mask && call.fill == -kInfinity) std::swap(call.mask, call.bias);
+    return b_.ok();
   }
 
-  // Whether it meets the scores where an axis is that of queries.
-  static bool has_rows(const Met& met, const Call& call) {
-    return met.level.size() >= 2 && met.level[met.level.size() - 2] == call.lead[2];
-  }
-
-  bool leaves_a_key(ValueId condition, bool holds) const {
-    const auto plane = plane_of(condition, holds);
-    if (!plane || plane->factors.size() < 2 || plane->factors.back() != -1) return false;
-    return graph_.dims().bounds(plane->constant).lo >= 0;
-  }
-
-  std::optional<Affine> plane_of(ValueId condition, bool holds) const {
-    auto plane = half_plane(graph_, condition);
-    if (!plane || holds) return plane;
-    for (int64_t& f : plane->factors) f = -f;
-    plane->constant = Dim(-1) - plane->constant;
-    return plane;
+  // The sum of masks.
+  bool add(const std::vector<Mask>& masks, const Call& call, X& sum) {
+    for (const Mask& mask : masks) {
+      X m = over_scores(b_.wrap(mask.met.value), mask.met.level, call);
+      if (!m) return false;
+      if (mask.kind == Mask::Kind::hides) {
+        if (m.dtype() != DType::boolean) m = cast(m, DType::boolean);
+        const X none = b_.scalar(DType::f32, 0), fill = b_.scalar(DType::f32, mask.number);
+        m = mask.holds ? select(m, none, fill) : select(m, fill, none);
+      } else if (std::fabs(mask.number - 1) > 2e-6) {
+        m = m * mask.number;
+      }
+      if (sum && m.dtype() != sum.dtype()) m = cast(m, sum.dtype());
+      sum = sum ? sum + m : m;
+    }
+    return b_.ok();
   }
 
   bool sees(const Met& met, bool holds, Call& call, X& visible) {
@@ -402,22 +357,8 @@ class Attentions {
     if (defined_by(graph_, condition, ops::equal_op) != nullptr)
       for (size_t i : {0, 1})
         if (number_of(graph_, operand_of(graph_, condition, 1 - i)) == 0) return part(i, !holds);
-    const bool rows = has_rows(met, call);
-    if (const auto plane = rows ? plane_of(condition, holds) : std::nullopt; plane && plane->factors.size() >= 2) {
-      const size_t n = plane->factors.size();
-      bool others = false;
-      for (size_t a = 0; a + 2 < n; ++a) others = others || plane->factors[a] != 0;
-      const int64_t row = plane->factors[n - 2], column = plane->factors[n - 1];
-      // row - column + constant >= 0: keys up to the query's own plus the constant.
-      if (!others && row == 1 && column == -1 && call.causal.empty()) {
-        call.causal = {plane->constant};
-        return true;
-      }
-      if (!others && row == -1 && column == 1 && call.window.empty()) {
-        call.window = {Dim(0) - plane->constant};
-        return true;
-      }
-    }
+    const bool rows = has_rows(met, call.lead[2]);
+    if (rows && within(planes_of(graph_, condition, holds), call)) return true;
     if (const Tensor* matrix = rows ? constant_of(graph_, condition) : nullptr)
       if (const auto band = diagonals(*matrix, [&](double x) { return (x != 0) == holds; });
           band && banded(*band, call))
@@ -428,6 +369,31 @@ class Attentions {
     if (!holds) x = logical_not(x);
     visible = visible ? logical_and(visible, x) : x;
     return b_.ok();
+  }
+
+  // Makes the call see what lies in these half planes only, if they are bands and it has none yet.
+  static bool within(const std::vector<Affine>& planes, Call& call) {
+    Shape causal, window;
+    for (const Affine& plane : planes) {
+      const size_t n = plane.factors.size();
+      if (n < 2) return false;
+      for (size_t a = 0; a + 2 < n; ++a)
+        if (plane.factors[a] != 0) return false;
+      const int64_t row = plane.factors[n - 2], column = plane.factors[n - 1];
+      // row - column + constant >= 0: keys up to the query's own plus the constant.
+      if (row == 1 && column == -1 && causal.empty()) {
+        causal = {plane.constant};
+      } else if (row == -1 && column == 1 && window.empty()) {
+        window = {Dim(0) - plane.constant};
+      } else {
+        return false;
+      }
+    }
+    if (planes.empty() || (!causal.empty() && !call.causal.empty()) || (!window.empty() && !call.window.empty()))
+      return false;
+    if (!causal.empty()) call.causal = causal;
+    if (!window.empty()) call.window = window;
+    return true;
   }
 
   // Makes the call see these diagonals only, if none are set yet.

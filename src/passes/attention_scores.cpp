@@ -1,10 +1,10 @@
 #include "passes/attention_scores.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "ir/core_ops.h"
 #include "ops/ops.h"
-#include "passes/band.h"
 #include "tensor/scalar.h"
 
 namespace tessera::passes {
@@ -31,6 +31,17 @@ std::optional<double> other_side(const Affine& plane, const Tensor& matrix) {
       if (!holds) fill = x;
     }
   return fill;
+}
+
+// Whether `v` is the largest of each of the rows, or of several of them.
+bool is_row_maximum(const Graph& graph, ValueId v, ValueId rows) {
+  v = uncast(graph, v);
+  while (defined_by(graph, v, ir::core::view) != nullptr) v = uncast(graph, operand_of(graph, v, 0));
+  const ir::Node* node = defined_by(graph, v, ops::reduce_max_op);
+  if (node == nullptr || uncast(graph, operand_of(graph, v, 0)) != uncast(graph, rows)) return false;
+  const auto rank = static_cast<int64_t>(graph.type(rows)->shape.size());
+  const auto& axes = std::get<std::vector<int64_t>>(node->attrs->values[0]);
+  return std::any_of(axes.begin(), axes.end(), [&](int64_t a) { return a == -1 || a == rank - 1; });
 }
 
 // Whether scores of this type are lost beside the number.
@@ -69,7 +80,7 @@ class Reader {
       // No score is as low: only masks are held up.
       for (size_t i : {0, 1})
         if (const auto least = number(1 - i); least && std::isfinite(*least) && hides(*least, graph_.type(v)->dtype)) {
-          if (factor != 1 || to.floor || to.fill || !to.added.empty()) return false;
+          if (factor != 1 || to.floor || !to.masks.empty()) return false;
           to.floor = *least;
           return read(operand(i), factor, to, depth - 1);
         }
@@ -103,27 +114,18 @@ class Reader {
     for (size_t i : {0, 1}) {
       if (!holds_scores(operand(i), level.size(), depth - 1)) continue;
       const double own = i == 0 ? factor : second, others = i == 0 ? second : factor;
-      if (own == -others && is_row_maximum(operand(1 - i), operand(i)))  // what a row is shifted by makes no difference
+      if (own == -others &&
+          is_row_maximum(graph_, operand(1 - i), operand(i)))  // what a row is shifted by makes no difference
         return read(operand(i), own, to, depth - 1);
       if (const ValueId inside = switched(operand(i), operand(1 - i), level, others, to); inside != ir::kNoValue)
         return read(inside, own, to, depth - 1);
-      to.added.emplace_back(Met{operand(1 - i), level}, others);
+      to.masks.push_back({Mask::Kind::added, {operand(1 - i), level}, others});
       return read(operand(i), own, to, depth - 1);
     }
     return false;
   }
 
  private:
-  bool is_row_maximum(ValueId v, ValueId rows) const {
-    v = uncast(graph_, v);
-    while (defined_by(graph_, v, ir::core::view) != nullptr) v = uncast(graph_, operand_of(graph_, v, 0));
-    const ir::Node* node = defined_by(graph_, v, ops::reduce_max_op);
-    if (node == nullptr || uncast(graph_, operand_of(graph_, v, 0)) != uncast(graph_, rows)) return false;
-    const auto& axes = std::get<std::vector<int64_t>>(node->attrs->values[0]);
-    const auto rank = static_cast<int64_t>(graph_.type(rows)->shape.size());
-    return axes.size() == 1 && (axes[0] == -1 || axes[0] == rank - 1);
-  }
-
   bool read_view(NodeId def, double factor, Scores& to, int depth) {
     const ValueId base = graph_.operands(def)[0];
     const auto& view = std::get<ir::View>(graph_.node(def).attrs->values[0]);
@@ -153,9 +155,7 @@ class Reader {
     return true;
   }
 
-  static bool is_product(const Scores& scores) {
-    return scores.added.empty() && scores.visible.empty() && !scores.fill && !scores.floor;
-  }
+  static bool is_product(const Scores& scores) { return scores.masks.empty() && !scores.floor; }
   static void take(const Scores& inner, double scale, Scores& to) {
     to.q = inner.q;
     to.k = inner.k;
@@ -189,9 +189,8 @@ class Reader {
   }
 
   static bool hide(Met condition, bool holds, double fill, Scores& to) {
-    if ((to.fill && *to.fill != fill) || std::isnan(fill)) return false;
-    to.fill = fill;
-    to.visible.emplace_back(std::move(condition), holds);
+    if (std::isnan(fill)) return false;
+    to.masks.push_back({Mask::Kind::hides, std::move(condition), fill, holds});
     return true;
   }
 
@@ -228,6 +227,13 @@ class Reader {
 };
 
 }  // namespace
+
+ValueId unshifted(const Graph& graph, ValueId v) {
+  v = uncast(graph, v);
+  if (defined_by(graph, v, ops::sub_op) == nullptr) return v;
+  const ValueId rows = operand_of(graph, v, 0);
+  return is_row_maximum(graph, operand_of(graph, v, 1), rows) ? uncast(graph, rows) : v;
+}
 
 bool keeps_last_axis(const ir::View& view, const Shape& base) {
   const Shape shape = view.shape();

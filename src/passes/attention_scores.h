@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "passes/band.h"
 
 namespace tessera::passes {
 
@@ -19,20 +20,33 @@ struct Met {
   Shape level;
 };
 
+// One of the masks that scores pass on their way to the softmax.
+struct Mask {
+  enum class Kind : uint8_t {
+    added,  // number times the value
+    hides,  // number in place of the scores where the condition does not hold
+  };
+  Kind kind;
+  Met met;            // the value, or the condition
+  double number;      // factor, or fill
+  bool holds = true;  // whether what is seen is where the condition holds, or where it does not
+};
+
 struct Scores {
   ir::ValueId q = ir::kNoValue, k = ir::kNoValue;
   Shape level;                // of the product, its rows apart where a view takes them apart
   std::vector<Shape> levels;  // all that there are, from the softmax to the product
   double scale = 1, softcap = 0;
-  std::vector<std::pair<Met, double>> added;  // mask, factor
-  std::vector<std::pair<Met, bool>> visible;  // condition, and whether it has to hold
-  std::vector<std::pair<Met, bool>> times;    // what multiplies the product, or divides it; one row or one column
-  std::optional<double> fill;                 // of what is not visible
-  std::optional<double> floor;                // below which no sum of scores and masks goes
+  std::vector<Mask> masks;                  // from the softmax to the product
+  std::vector<std::pair<Met, bool>> times;  // what multiplies the product, or divides it; one row or one column
+  std::optional<double> floor;              // below which no sum of scores and masks goes
 };
 
 // The scores that `v` is; nothing when it is no such formula.
 std::optional<Scores> read_scores(const ir::Graph& graph, ir::ValueId v);
+
+// The value without the largest of each of its rows, which a softmax does not see.
+ir::ValueId unshifted(const ir::Graph& graph, ir::ValueId v);
 
 // Whether the view is a row-major reshape that leaves the last axis alone.
 bool keeps_last_axis(const ir::View& view, const Shape& base);

@@ -162,6 +162,59 @@ const std::vector<Case>& cases() {
          s = select(seen, s, like(s, -5));
          return matmul(softmax(select(less(row(b) - b.integer(3), column(b)), s, like(s, -kInfinity))), v);
        },
+       "0 - f32 - 3"},
+      {"two fills that both show",
+       [](Builder& b) {
+         auto [q, k, v] = operands(b);
+         X s = dot(q, k), seen = less_equal(column(b), row(b));
+         s = select(seen, s, like(s, -5));
+         return matmul(softmax(select(less(row(b) - b.integer(3), column(b)), s, like(s, -4))), v);
+       },
+       ""},
+      {"a window of distances",
+       [](Builder& b) {
+         auto [q, k, v] = operands(b);
+         X s = dot(q, k), far = b.add1(ops::abs_op, {row(b) - column(b)});
+         return matmul(softmax(select(less(b.integer(2), far), like(s, -kInfinity), s)), v);
+       },
+       "2 -2 - - 3"},
+      {"a sink's column",
+       [](Builder& b) {
+         auto [q, k, v] = operands(b);
+         X sink = broadcast(reshape(input(b, {3}, "sink"), {1, 3, 1, 1}), {2, 3, 5, 1});
+         X all = ir::concat({dot(q, k) * 0.5, sink}, -1);
+         return matmul(slice(softmax(all - reduce_max(all, {-1})), -1, 0, 7), v);
+       },
+       "- - - - 3"},
+      {"a column that differs from row to row",
+       [](Builder& b) {
+         auto [q, k, v] = operands(b);
+         X all = ir::concat({dot(q, k) * 0.5, input(b, {2, 3, 5, 1}, "sink")}, -1);
+         return matmul(slice(softmax(all), -1, 0, 7), v);
+       },
+       ""},
+      {"a sink's column that is kept",
+       [](Builder& b) {
+         auto [q, k, v] = operands(b);
+         X sink = broadcast(reshape(input(b, {3}, "sink"), {1, 3, 1, 1}), {2, 3, 5, 1});
+         return matmul(slice(softmax(ir::concat({dot(q, k), sink}, -1)), -1, 1, 7), v);
+       },
+       ""},
+      {"numbers in place of infinite weights",
+       [](Builder& b) {
+         auto [q, k, v] = operands(b);
+         X p = softmax(dot(q, k) * 0.5);
+         p = select(b.add1(ops::is_nan_op, {p}), like(p, 0), p);
+         p = select(logical_and(b.add1(ops::is_inf_op, {p}), less(like(p, 0), p)), like(p, 3.4e38), p);
+         return matmul(p, v);
+       },
+       "- - - - 3"},
+      {"numbers in place of some weights",
+       [](Builder& b) {
+         auto [q, k, v] = operands(b);
+         X p = softmax(dot(q, k) * 0.5);
+         return matmul(select(less(like(p, 0.2), p), like(p, 1), p), v);
+       },
        ""},
       {"a temperature for each head",
        [](Builder& b) {
@@ -310,6 +363,102 @@ std::string attention_of(const ir::Graph& graph) {
            to_string(graph.type(operands[1])->shape[1]);
   }
   return "";
+}
+
+// Masks of a left-padded batch: its first row sees no key at all, its second only the last three.
+X padding(Builder& b) { return input(b, {2, 1, 1, 7}, "padding"); }
+
+struct Ragged {
+  const char* name;
+  std::function<X(Builder&, X s, double fill)> mask;
+  const char* attention[3];  // for two fills and the least number
+};
+
+const std::vector<Ragged>& ragged() {
+  const auto seen = [](Builder& b) { return less_equal(column(b), row(b) + b.integer(1)); };
+  static const std::vector<Ragged> all = {
+      {"causal fill, padding added",
+       [=](Builder& b, X s, double fill) { return select(seen(b), s, like(s, fill)) + (1.0 - padding(b)) * fill; },
+       {"1 - f32 - 3", "1 - f32 - 3", "1 - f32 - 3"}},
+      {"padding added, causal fill",
+       [=](Builder& b, X s, double fill) { return select(seen(b), s + (1.0 - padding(b)) * fill, like(s, fill)); },
+       {"1 - - f32 3", "1 - - f32 3", "1 - - f32 3"}},
+      {"both added",
+       [=](Builder& b, X s, double fill) {
+         return s + select(seen(b), like(s, 0), like(s, fill)) + (1.0 - padding(b)) * fill;
+       },
+       {"- - f32 f32 3", "- - f32 f32 3", "1 - f32 - 3"}},
+      {"causal added, padding filled",
+       [=](Builder& b, X s, double fill) {
+         s = s + select(seen(b), like(s, 0), like(s, fill));
+         return select(less(like(s, 0), padding(b)), s, like(s, fill));
+       },
+       {"- - bool f32 3", "- - bool f32 3", "- - bool f32 3"}},
+      {"padding filled, causal added",
+       [=](Builder& b, X s, double fill) {
+         s = select(less(like(s, 0), padding(b)), s, like(s, fill));
+         return s + select(seen(b), like(s, 0), like(s, fill));
+       },
+       {"", "", "- - f32 - 3"}},
+      {"both in one fill",
+       [=](Builder& b, X s, double fill) {
+         return select(logical_and(seen(b), less(like(s, 0), padding(b))), s, like(s, fill));
+       },
+       {"1 - bool - 3", "1 - bool - 3", "1 - bool - 3"}},
+      {"a fill in a lower one",
+       [=](Builder& b, X s, double fill) {
+         s = select(seen(b), s, like(s, fill));
+         return select(less(like(s, 0), padding(b)), s, like(s, -3.3e38));
+       },
+       {"1 - f32 - 3", "1 - f32 - 3", "- - bool f32 3"}},
+      {"a fill between two sums",
+       [=](Builder& b, X s, double fill) {
+         s = s + input(b, {3, 5, 7}, "bias");
+         return select(seen(b), s, like(s, fill)) + (1.0 - padding(b)) * fill;
+       },
+       {"1 - f32 f32 3", "1 - f32 f32 3", "1 - f32 f32 3"}},
+      {"truth values times numbers",
+       [=](Builder& b, X s, double fill) {
+         const X hidden = cast(logical_not(seen(b)), DType::f32);
+         return s + hidden * fill + (1.0 - padding(b)) * fill;
+       },
+       {"- - f32 f32 3", "- - f32 f32 3", "1 - f32 - 3"}},
+  };
+  return all;
+}
+
+TEST(RaiseAttention, FillsOfRowsThatSeeNoKey) {
+  // Sums with larger numbers would round scores away, which the meaning of attention does not.
+  const double fills[] = {-100, -1000, -std::numeric_limits<float>::max()};
+  for (const Ragged& c : ragged())
+    for (size_t f = 0; f < 3; ++f) {
+      SCOPED_TRACE(std::string(c.name) + " " + std::to_string(fills[f]));
+      ir::Graph graph(std::make_shared<ir::Context>());
+      Builder builder(graph);
+      const auto [q, k, v] = operands(builder);
+      const X y = matmul(softmax(c.mask(builder, dot(q, k) * 0.5, fills[f])), v);
+      ASSERT_TRUE(builder.status()) << builder.status().error().message;
+      graph.outputs = {y.id};
+      graph.output_names = {graph.context().name("y")};
+      ASSERT_TRUE(graph.compact());
+      std::vector<ir::RefValue> inputs;
+      for (ir::ValueId v : graph.inputs) {
+        Dims shape;
+        for (Dim d : graph.type(v)->shape) shape.push_back(d.value());
+        Tensor tensor = *Tensor::make(DType::f32, shape);
+        const bool pads = graph.value_name(v) == "padding";
+        for (int64_t i = 0; i < tensor.count(); ++i)
+          tensor.as<float>()[i] = pads ? static_cast<float>(i >= 7 + 4) : static_cast<float>(std::sin(i * 1.7 + v));
+        inputs.push_back(*ir::to_ref(tensor));
+      }
+      const std::vector<double> before = run(graph, inputs);
+      const Result<PassReport> report = run_pipeline(graph, {});
+      ASSERT_TRUE(report) << report.error().message;
+      EXPECT_EQ(attention_of(graph), c.attention[f]);
+      const std::vector<double> after = run(graph, inputs);
+      ASSERT_EQ(before.size(), after.size());
+      for (size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(before[i], after[i], 1e-4) << i;
+    }
 }
 
 TEST(RaiseAttention, Spellings) {

@@ -319,6 +319,7 @@ class FusionSweep {
     X y = rule.sides   ? instantiate(rule.sides->right, candidate.operands)
           : rule.right ? rule.right(candidate.operands, ir::A(*rule.op, ir::Attrs{candidate.attrs}))[0]
                        : builder.add(*rule.op, candidate.operands, candidate.attrs)[0];
+    if (!y) return false;
     if (candidate.product && std::fabs(candidate.left_number - 1) > std::max(2e-6, rounding_of(y.dtype())))
       y = y * candidate.left_number;
     for (auto [v, inverse] : candidate.left) {

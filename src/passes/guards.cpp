@@ -35,18 +35,22 @@ bool is_finite(const ir::Graph& graph, ir::ValueId v, int depth) {
   return true;
 }
 
+// All axes have size 1, but for one counted from the end.
+bool is_one_axis(const ir::Graph& graph, ir::ValueId v, size_t from_end) {
+  const Shape& shape = graph.type(v)->shape;
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (i + from_end != shape.size() && !shape[i].is(1)) return false;
+  return shape.size() >= from_end;
+}
+
 }  // namespace
 
 bool is_weight(const ir::Graph& graph, ir::ValueId v) { return constant_behind(graph, v) != nullptr; }
 
 bool is_finite_mask(const ir::Graph& graph, ir::ValueId v) { return is_finite(graph, v, 32); }
 
-bool is_row(const ir::Graph& graph, ir::ValueId v) {
-  const Shape& shape = graph.type(v)->shape;
-  for (size_t i = 0; i + 1 < shape.size(); ++i)
-    if (!shape[i].is(1)) return false;
-  return true;
-}
+bool is_row(const ir::Graph& graph, ir::ValueId v) { return graph.type(v)->shape.empty() || is_one_axis(graph, v, 1); }
+bool is_channels_of_image(const ir::Graph& graph, ir::ValueId v) { return is_one_axis(graph, v, 3); }
 
 std::span<const Guard> guards() {
   static constexpr Guard kGuards[] = {

@@ -23,5 +23,7 @@ std::span<const Guard> guards();
 bool is_weight(const ir::Graph& graph, ir::ValueId v);
 bool is_row(const ir::Graph& graph, ir::ValueId v);
 bool is_finite_mask(const ir::Graph& graph, ir::ValueId v);
+// A number for each channel of [B, C, H, W].
+bool is_channels_of_image(const ir::Graph& graph, ir::ValueId v);
 
 }  // namespace tessera::passes

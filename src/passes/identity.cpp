@@ -5,6 +5,7 @@
 #include "base/result.h"
 #include "ir/core_ops.h"
 #include "ops/math.h"
+#include "passes/parts.h"
 #include "passes/pipeline.h"
 #include "passes/uses.h"
 #include "tensor/scalar.h"
@@ -13,6 +14,9 @@ namespace tessera::passes {
 namespace {
 
 using ir::ValueId;
+
+// Indices of a gather that are looked through.
+constexpr int64_t kMostRows = 4096;
 
 // The value of a constant of one element, as long as a double holds it.
 std::optional<double> number(ir::Builder& builder, ValueId v) {
@@ -84,6 +88,63 @@ ValueId compose_views(ir::Rewrite& rewrite, ir::NodeId n) {
   return rewrite.builder().view(rewrite.builder().wrap(base), view).id;
 }
 
+// Parts of one base in even steps are one view of it; kNoValue where the concatenation is none.
+ValueId joined_parts(ir::Rewrite& rewrite, ir::NodeId n) {
+  ir::Graph& graph = rewrite.graph();
+  const ir::TypeRef type = graph.type(graph.result(n, 0));
+  const auto operands = graph.operands(n);
+  if (!type->ranked || operands.size() < 2) return ir::kNoValue;
+  const int64_t axis = ir::A(*graph.node(n).op, *graph.node(n).attrs).integer("axis");
+  const size_t at = static_cast<size_t>(axis < 0 ? axis + type->rank() : axis);
+  std::vector<Part> parts;
+  for (ValueId v : operands) {
+    parts.push_back(part_of(graph, rewrite.resolve(v)));
+    if (parts.back().base != parts[0].base) return ir::kNoValue;
+  }
+  std::optional<ir::View> view = adjacent_parts(parts, at);
+  if (!view) view = even_parts(parts, at);
+  return view ? rewrite.builder().view(rewrite.builder().wrap(parts[0].base), std::move(*view)).id : ir::kNoValue;
+}
+
+// Rows that are gathered in even steps, each so often, are a view; kNoValue where they are not.
+ValueId even_gather(ir::Rewrite& rewrite, ir::NodeId n) {
+  ir::Graph& graph = rewrite.graph();
+  ir::Builder& builder = rewrite.builder();
+  const ValueId x = rewrite.resolve(graph.operands(n)[0]), index = rewrite.resolve(graph.operands(n)[1]);
+  const Tensor* rows = builder.constant_of(builder.wrap(index));
+  const ir::TypeRef type = graph.type(x);
+  if (rows == nullptr || rows->rank() != 1 || rows->count() < 1 || rows->count() > kMostRows || !type->ranked ||
+      type->rank() == 0)
+    return ir::kNoValue;
+  int64_t axis = ir::A(*graph.node(n).op, *graph.node(n).attrs).integer("axis");
+  if (axis < 0) axis += type->rank();
+  const Dim size = type->shape[static_cast<size_t>(axis)];
+  if (!size.is_const()) return ir::kNoValue;
+  const ir::View whole = ir::identity_view(type->shape);
+  std::vector<Part> parts;
+  for (int64_t i = 0; i < rows->count(); ++i) {
+    int64_t row = static_cast<int64_t>(decode_int(rows->dtype(), rows->data(), i));
+    if (row < 0) row += size.value();
+    if (row < 0 || row >= size.value()) return ir::kNoValue;
+    parts.push_back({x, whole});
+    parts.back().view.axes[static_cast<size_t>(axis)].clear();
+    parts.back().view.offsets[static_cast<size_t>(axis)] = row;
+  }
+  const std::optional<ir::View> view = even_parts(parts, static_cast<size_t>(axis));
+  return view ? builder.view(builder.wrap(x), *view).id : ir::kNoValue;
+}
+
+// The view that the node could as well be, and the name of the rule.
+Found as_view(ir::Rewrite& rewrite, ir::NodeId n, const Uses& uses, bool strict) {
+  const ir::OpDef* op = rewrite.graph().node(n).op;
+  if (op == &ops::concat_op) return {joined_parts(rewrite, n), "concat_of_parts"};
+  if (op == &ops::gather_op) return {even_gather(rewrite, n), "gather_in_steps"};
+  if (op != &ir::core::view) return {};
+  const ValueId composed = compose_views(rewrite, n);
+  if (composed != ir::kNoValue || strict) return {composed, "view_of_view"};
+  return {transposed_product(rewrite, n, uses), "transposed_product"};
+}
+
 }  // namespace
 
 Result<std::vector<ir::Edit>> remove_identities(ir::Graph& graph, const PassContext& context) {
@@ -93,19 +154,16 @@ Result<std::vector<ir::Edit>> remove_identities(ir::Graph& graph, const PassCont
   for (ir::NodeId n = 0; n < count && !rewrite.exhausted(); ++n) {
     if (graph.node(n).n_results != 1) continue;
     rewrite.builder().set_location(graph.node(n).location);
-    if (graph.node(n).op == &ir::core::view) {
-      const size_t guards = graph.guards.size();
-      ValueId other = compose_views(rewrite, n);
-      std::string_view rule = "view_of_view";
-      if (other == ir::kNoValue && !context.options.strict) {
-        other = transposed_product(rewrite, n, uses);
-        rule = "transposed_product";
-      }
+    const size_t guards = graph.guards.size();
+    if (const Found view = as_view(rewrite, n, uses, context.options.strict); view.value != ir::kNoValue) {
       TESSERA_TRY(rewrite.builder().take_status());
-      if (other != ir::kNoValue && graph.guards.size() == guards) rewrite.replace(graph.result(n, 0), other, rule);
+      if (graph.guards.size() == guards) rewrite.replace(graph.result(n, 0), view.value, view.rule);
       graph.guards.resize(guards);
       continue;
     }
+    TESSERA_TRY(rewrite.builder().take_status());
+    graph.guards.resize(guards);
+    if (graph.node(n).op == &ir::core::view) continue;
     const Found found = operand_given_back(rewrite, n);
     if (found.value != ir::kNoValue) rewrite.replace(graph.result(n, 0), found.value, found.rule);
   }

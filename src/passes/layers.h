@@ -13,4 +13,8 @@ namespace tessera::passes {
 // only transpose stay views.
 std::optional<ir::Xs> join_layers(ir::Builder& builder, std::span<const ir::NodeId> layers);
 
+// The weight and bias of the layer whose outputs are those of this one, the even ones before the odd ones; nothing when
+// they are no constants.
+std::optional<ir::Xs> even_outputs_first(ir::Builder& builder, ir::NodeId layer);
+
 }  // namespace tessera::passes

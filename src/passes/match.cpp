@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <tuple>
 
 #include "ir/core_ops.h"
 
@@ -99,9 +100,18 @@ class Matcher {
       case Kind::sum: {
         const Term& subject = s_[s];
         if (subject.kind != Kind::sum || subject.args.size() > kMostParts) return false;
-        std::vector<Factor> given;
-        for (TermId t : subject.args) given.emplace_back(t, 1);
-        return match_all({Kind::sum, pattern_.parts(p), std::move(given), root, next}, 0, 0);
+        std::vector<Factor> given, apart;
+        for (TermId t : subject.args) {
+          given.emplace_back(t, 1);
+          if (s_[t].kind != Kind::sum)
+            apart.emplace_back(t, 1);
+          else
+            for (TermId inner : s_[t].args) apart.emplace_back(inner, 1);
+        }
+        // A sum inside that others use too stands as one addend; the pattern may see into it.
+        const bool nested = apart.size() != given.size() && apart.size() <= kMostParts;
+        return match_all({Kind::sum, pattern_.parts(p), std::move(given), root, next}, 0, 0) ||
+               (nested && match_all({Kind::sum, pattern_.parts(p), std::move(apart), root, next}, 0, 0));
       }
       case Kind::product:
         return match_product(p, s, root, next);
@@ -222,8 +232,28 @@ class Matcher {
   };
 
   bool match_product(TermId p, TermId s, bool root, const Next& next) {
+    auto [number, given] = s_.factors(s);
+    if (match_factors(p, number, given, root, next)) return true;
+    // A product inside that others use too stands as one factor; the pattern may see into it.
+    std::vector<Factor> apart;
+    bool nested = false;
+    for (const Factor& f : given) {
+      if (f.second != 1 || s_[f.first].kind != Kind::product) {
+        apart.push_back(f);
+        continue;
+      }
+      const auto [own, inner] = s_.factors(f.first);
+      number *= own;
+      apart.insert(apart.end(), inner.begin(), inner.end());
+      nested = true;
+    }
+    if (!nested) return false;
+    std::tie(number, apart) = s_.factors(s_.product(number, std::move(apart)));
+    return match_factors(p, number, std::move(apart), root, next);
+  }
+
+  bool match_factors(TermId p, double given_number, std::vector<Factor> given, bool root, const Next& next) {
     const Term& pattern = p_[p];
-    auto [given_number, given] = s_.factors(s);
     if (given.size() > kMostParts) return false;
     const Group group{Kind::product, pattern_.parts(p), std::move(given), root, next};
     if (root && !is_hole(pattern.number)) {

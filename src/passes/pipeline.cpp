@@ -29,6 +29,8 @@ constexpr Pass kPipeline[] = {
     {"regions", form_regions, 2, "what follows a product is done while its result lies in cache"},
     {"siblings", merge_siblings, 2, "layers of one input are one larger product"},
     {"identity3", remove_identities, 2, "the parts of a merged product are views, as are their heads"},
+    {"rotations", merge_rotations, 2, "queries and keys of one product turn together"},
+    {"identity4", remove_identities, 2, "and come apart as views"},
 };
 
 }  // namespace

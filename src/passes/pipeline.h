@@ -42,6 +42,7 @@ Result<std::vector<ir::Edit>> fold_channel_scales(ir::Graph& graph, const PassCo
 Result<std::vector<ir::Edit>> lift_rows(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> form_regions(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> merge_siblings(ir::Graph& graph, const PassContext& context);
+Result<std::vector<ir::Edit>> merge_rotations(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> apply_own_rules(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> raise_attention(ir::Graph& graph, const PassContext& context);
 Result<std::vector<ir::Edit>> expand_composites(ir::Graph& graph, const PassContext& context);

@@ -42,6 +42,8 @@ class Regions {
       for (NodeId n = 0; n < nodes_ && !rewrite_.exhausted(); ++n)
         if (graph_.node(n).op == &ops::mul_op && !taken_[n]) gate(n);
       for (NodeId n = 0; n < nodes_ && !rewrite_.exhausted(); ++n)
+        if (graph_.node(n).op == &ops::linear_op && !taken_[n]) halves(n);
+      for (NodeId n = 0; n < nodes_ && !rewrite_.exhausted(); ++n)
         if (graph_.node(n).op == &ops::linear_op && !taken_[n]) anchor(n);
     }
     if (wanted(ops::fused_conv_op))
@@ -68,7 +70,7 @@ class Regions {
   // that part and meet again, as in x sigmoid(x).
   ValueId grow(TileDraft& draft, ValueId from) {
     for (;;) {
-      const std::vector<NodeId> next = until_paths_meet(from);
+      const std::vector<NodeId> next = until_paths_meet({&from, 1});
       TileDraft trial = draft;
       const bool fits = std::all_of(next.begin(), next.end(), [&](NodeId n) { return trial.append(n); });
       if (next.empty() || !fits) return from;
@@ -79,7 +81,7 @@ class Regions {
 
   // The fewest nodes, operands before users, that read `from` and each other such that only the last one's result is
   // read by others; none when there are no such, or more than a few.
-  std::vector<NodeId> until_paths_meet(ValueId from) const {
+  std::vector<NodeId> until_paths_meet(std::span<const ValueId> from) const {
     constexpr size_t kMost = 16;
     std::vector<NodeId> found;
     std::set<NodeId> open;
@@ -88,7 +90,8 @@ class Regions {
       for (NodeId user : uses_.of(v)) open.insert(user);
       return true;
     };
-    if (!reach(from)) return {};
+    for (ValueId v : from)
+      if (!reach(v)) return {};
     while (!open.empty() && found.size() < kMost) {
       const NodeId n = *open.begin();
       open.erase(open.begin());
@@ -222,6 +225,56 @@ class Regions {
     ir::Xs operands = {rewrite_.builder().wrap(graph_.operands(layers[0])[0])};
     operands.insert(operands.end(), weights->begin(), weights->end());
     emit({&ops::fused_linear_op, operands, {int64_t{2}}, {layers[0], layers[1]}, true}, draft, last, "gate");
+  }
+
+  // f(y, z) where y and z are the halves of one product, or its even and odd outputs.
+  void halves(NodeId n) {
+    const ValueId product = graph_.result(n, 0);
+    if (!is_f32(product) || uses_.is_output(product) || uses_.of(product).size() != 2) return;
+    ValueId parts[2] = {kNoValue, kNoValue};
+    int64_t stride = 0;
+    for (NodeId user : uses_.of(product)) {
+      const std::optional<Half> half = half_of(user);
+      if (!half || (stride != 0 && half->stride != stride) || parts[half->part] != kNoValue) return;
+      stride = half->stride;
+      parts[half->part] = graph_.result(user, 0);
+    }
+    TileDraft draft(graph_, graph_.type(parts[0]), {parts[0], parts[1]});
+    const std::vector<NodeId> meeting = until_paths_meet(parts);
+    if (meeting.empty() || !std::all_of(meeting.begin(), meeting.end(), [&](NodeId m) { return draft.append(m); }))
+      return;
+    const ValueId last = grow(draft, graph_.result(meeting.back(), 0));
+    ir::Xs operands;
+    for (ValueId v : graph_.operands(n)) operands.push_back(rewrite_.builder().wrap(v));
+    operands.resize(3, rewrite_.builder().wrap(kNoValue));
+    if (stride == 2) {
+      const std::optional<ir::Xs> weights = even_outputs_first(rewrite_.builder(), n);
+      if (!weights) return;
+      operands[1] = (*weights)[0];
+      operands[2] = (*weights)[1];
+    }
+    emit({&ops::fused_linear_op, operands, {int64_t{2}}, {n}, true}, draft, last, "gate");
+  }
+
+  // The part that a view takes of a product's outputs: every other one, or half of them.
+  struct Half {
+    size_t part;
+    int64_t stride;
+  };
+  std::optional<Half> half_of(NodeId n) const {
+    const ir::Node& node = graph_.node(n);
+    if (node.op != &ir::core::view) return std::nullopt;
+    const Shape& shape = graph_.type(graph_.operands(n)[0])->shape;
+    if (shape.empty() || !shape.back().is_const() || shape.back().value() % 2 != 0) return std::nullopt;
+    const int64_t size = shape.back().value() / 2;
+    const auto& view = std::get<ir::View>(node.attrs->values[0]);
+    for (const int64_t stride : {1, 2})
+      for (const size_t part : {0, 1}) {
+        const int64_t start = static_cast<int64_t>(part) * (stride == 1 ? size : 1);
+        const ir::View half = ir::slice_view(shape, static_cast<int>(shape.size()) - 1, start, stride, size);
+        if (ir::normalised(half) == view) return Half{part, stride};
+      }
+    return std::nullopt;
   }
 
   // What no anchor took: a pointwise operator or a norm, with the pointwise operators that only it needs.

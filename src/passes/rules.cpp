@@ -118,6 +118,54 @@ void add_rope_rules(std::vector<Rule>& all) {
   }
 }
 
+// The logarithm of a sum of exponentials, shifted by nothing, by the largest, or by the largest that is finite.
+enum class Shift { none, largest, finite };
+template <Shift kShift>
+X log_of_sum(X x, int64_t axis) {
+  if (kShift == Shift::none) return log(sum(exp(x), {axis}));
+  X top = reduce_max(x, {axis});
+  if (kShift == Shift::finite)
+    top = select(x.builder->add1(ops::is_inf_op, {top}, {int64_t{1}, int64_t{1}}), like(top, 0), top);
+  return log(sum(exp(x - top), {axis})) + top;
+}
+template <Shift kShift>
+Rule log_softmax_of_sum(int64_t axis) {
+  return {"log_softmax_of_sum",
+          &ops::log_softmax_op,
+          [](X x, A a) { return x - log_of_sum<kShift>(x, a.integer("axis")); },
+          {{true, {3, 5, 17}}},
+          {axis},
+          1,
+          ops::log_softmax_op.doc};
+}
+
+// Norms of channels that do not come last, [B, C, H, W]: rows of the transpose.
+void add_channel_norms(std::vector<Rule>& all) {
+  const RuleOperand x{true, {2, 17, 5, 7}},
+      channels{true, {17, 1, 1}, is_channels_of_image, "it is no number a channel"}, none{false, {}};
+  for (const RuleOperand& b : {channels, none})
+    for (const RuleOperand& g : {channels, none})
+      all.push_back(
+          {"layer_norm_of_channels",
+           &ops::layer_norm_op,
+           [](X x, Opt g, Opt b, A a) {
+             X d = x - mean(x, {-3});
+             X y = d * rsqrt(mean(square(d), {-3}) + a.real("eps"));
+             if (g) y = y * g;
+             return b ? y + b : y;
+           },
+           {x, g, b},
+           {int64_t{1}, kAny},
+           1,
+           "Liu et al. 2022",
+           [](X x, Opt g, Opt b, A a) {
+             const Shape row = {x.dim(1)};
+             const ir::Xs operands = {transpose(x, {0, 2, 3, 1}), g ? reshape(g, row) : g, b ? reshape(b, row) : b};
+             const ir::Xs y = x.builder->add(ops::layer_norm_op, operands, {a.integer("axes"), a.real("eps")});
+             return transpose(y[0], {0, 3, 1, 2});
+           }});
+}
+
 std::vector<Rule> make_rules() {
   std::vector<Rule> all;
   const RuleOperand rows{true, {3, 5, 17}}, row{true, {17}, is_row, "it is no row: a residual or a gate, not a scale"},
@@ -164,7 +212,36 @@ std::vector<Rule> make_rules() {
                  {},
                  1,
                  ops::relu_op.doc});
+  all.push_back({"relu_of_select",
+                 &ops::relu_op,
+                 [](X x) { return select(less(x, like(x, 0)), like(x, 0), x); },
+                 {rows},
+                 {},
+                 1,
+                 ops::relu_op.doc});
+  all.push_back({"relu_of_select",
+                 &ops::relu_op,
+                 [](X x) { return select(less_equal(like(x, 0), x), x, like(x, 0)); },
+                 {rows},
+                 {},
+                 1,
+                 ops::relu_op.doc});
+  // The division of a softmax where its rows have been added up already.
+  all.push_back({"softmax_of_late_division",
+                 &ops::dot_op,
+                 [](X x, X w) {
+                   const X e = exp(x);
+                   return dot(e, w) / sum(e, {kLast});
+                 },
+                 {{true, {3, 5, 7}}, {true, {3, 17, 7}}},
+                 {},
+                 1,
+                 ops::softmax_op.doc,
+                 [](X x, X w) { return dot(x.builder->add1(ops::softmax_op, {x}, {kLast}), w); }});
   for (int64_t axis : {kLast, kLast - 1, kLast - 2}) {
+    all.push_back(log_softmax_of_sum<Shift::none>(axis));
+    all.push_back(log_softmax_of_sum<Shift::largest>(axis));
+    all.push_back(log_softmax_of_sum<Shift::finite>(axis));
     all.push_back({"softmax_of_exponentials",
                    &ops::softmax_op,
                    [](X x, A a) {
@@ -262,6 +339,38 @@ std::vector<Rule> make_rules() {
                  {},
                  1,
                  "Hendrycks and Gimpel 2016"});
+  add_channel_norms(all);
+  all.push_back({"gelu_tanh_of_sigmoid_of_product",
+                 &ops::gelu_tanh_op,
+                 [](X x) {
+                   return x * x.builder->add1(ops::sigmoid_op,
+                                              {x * (1.59576912160573071176 + 0.07135481627272282 * x * x)});
+                 },
+                 {rows},
+                 {},
+                 2,
+                 "Hendrycks and Gimpel 2016"});
+  // Of the sum of squares: rows of length 1, but for eps.
+  for (const RuleOperand& g : {row, none})
+    all.push_back({"rms_norm_of_length",
+                   &ops::rms_norm_op,
+                   [](X x, Opt g, A a) {
+                     const X y = x * rsqrt(sum(square(x), {kLast}) + a.real("eps"));
+                     return g ? y * g : y;
+                   },
+                   {rows, g},
+                   {int64_t{1}, kAny},
+                   1,
+                   "sum(x^2) + eps = C (mean(x^2) + eps / C)",
+                   [](X x, Opt g, A a) {
+                     ir::Builder& b = *x.builder;
+                     const Dim size = x.dim(kLast);
+                     if (!size.is_const()) return X{&b, ir::kNoValue};
+                     const auto count = static_cast<double>(size.value());
+                     X gain = broadcast(reshape(b.scalar(x.dtype(), 1 / std::sqrt(count)), {1}), {size});
+                     if (g) gain = reshape(g, {size}) * gain;
+                     return b.add1(ops::rms_norm_op, {x, gain}, {a.integer("axes"), a.real("eps") / count});
+                   }});
   for (const RuleOperand& g : {row, none})
     all.push_back({"rms_norm",
                    &ops::rms_norm_op,

@@ -8,6 +8,7 @@
 #include "ops/math.h"
 #include "passes/constants.h"
 #include "passes/layers.h"
+#include "passes/parts.h"
 #include "passes/pipeline.h"
 #include "passes/uses.h"
 
@@ -59,6 +60,23 @@ std::optional<Tensor> stack(std::span<const Tensor* const> parts, bool beside) {
   return std::move(*made);
 }
 
+// The matrix with its even rows, or columns for axis 1, before its odd ones.
+std::optional<Tensor> evens_first(const Tensor& matrix, int axis) {
+  Result<Tensor> made = Tensor::make(matrix.dtype(), matrix.shape());
+  if (!made) return std::nullopt;
+  const int64_t rows = matrix.shape()[0], columns = matrix.shape()[1], count = axis == 0 ? rows : columns;
+  const auto bytes = static_cast<size_t>(bits(matrix.dtype()) / 8);
+  const auto run = axis == 0 ? bytes * static_cast<size_t>(columns) : bytes;
+  const auto* from = static_cast<const std::byte*>(matrix.data());
+  auto* to = static_cast<std::byte*>(made->mutable_data());
+  for (int64_t outer = 0; outer < (axis == 0 ? 1 : rows); ++outer)
+    for (int64_t i = 0; i < count; ++i, to += run) {
+      const int64_t half = (count + 1) / 2, source = i < half ? 2 * i : 2 * (i - half) + 1;
+      std::memcpy(to, from + static_cast<size_t>(outer * count + source) * run, run);
+    }
+  return std::move(*made);
+}
+
 // Whether everything that reads v, views looked through, reads it through any strides.
 bool read_strided(const ir::Graph& graph, const Uses& uses, const PipelineOptions& options, ValueId v) {
   if (uses.is_output(v) || !options.strided) return false;
@@ -87,6 +105,32 @@ ValueId rows_behind(const ir::Graph& graph, ValueId x) {
   if (!reshaped || !(ir::normalised(*reshaped) == std::get<ir::View>(graph.node(def).attrs->values[0])))
     return kNoValue;
   return base;
+}
+
+// What two rotations turn, as one.
+struct Turned {
+  ValueId base;
+  ir::View view;
+  int axis;  // along which the second one's stands behind the first one's
+};
+
+std::optional<Turned> turned_together(const ir::Graph& graph, const NodeId (&pair)[2]) {
+  const auto a = graph.operands(pair[0]), b = graph.operands(pair[1]);
+  if (graph.node(pair[0]).attrs != graph.node(pair[1]).attrs || a[1] != b[1] || a[2] != b[2]) return std::nullopt;
+  const Part parts[2] = {part_of(graph, a[0]), part_of(graph, b[0])};
+  const int rank = graph.type(a[0])->rank();
+  if (parts[0].base != parts[1].base || graph.type(b[0])->rank() != rank) return std::nullopt;
+  for (int axis = 0; axis + 1 < rank; ++axis) {
+    // The tables are the same all along it.
+    const bool shared = std::all_of(a.begin() + 1, a.end(), [&](ValueId table) {
+      const int own = axis - rank + graph.type(table)->rank();
+      return own < 0 || graph.type(table)->shape[static_cast<size_t>(own)].is(1);
+    });
+    if (!shared) continue;
+    if (std::optional<ir::View> view = adjacent_parts(parts, static_cast<size_t>(axis)))
+      return Turned{parts[0].base, std::move(*view), axis};
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -135,6 +179,23 @@ std::optional<ir::Xs> join_layers(ir::Builder& builder, std::span<const NodeId> 
   return ir::Xs{w, b};
 }
 
+std::optional<ir::Xs> even_outputs_first(ir::Builder& builder, NodeId layer) {
+  const auto operands = builder.graph().operands(layer);
+  const Weight weight = weight_of(builder.graph(), operands[1]);
+  if (weight.tensor == nullptr || bits(weight.tensor->dtype()) % 8 != 0) return std::nullopt;
+  std::optional<Tensor> w = evens_first(*weight.tensor, weight.transposed ? 1 : 0);
+  if (!w) return std::nullopt;
+  ir::Xs made = {builder.constant(std::move(*w)), builder.wrap(kNoValue)};
+  if (weight.transposed) made[0] = transpose(made[0], {1, 0});
+  if (operands.size() <= 2 || operands[2] == kNoValue) return made;
+  const Tensor* bias = constant_at(builder.graph(), operands[2]);
+  if (bias == nullptr || bias->rank() != 1) return std::nullopt;
+  std::optional<Tensor> b = evens_first(bias->reshaped({bias->count(), 1}), 0);
+  if (!b) return std::nullopt;
+  made[1] = builder.constant(b->reshaped({bias->count()}));
+  return made;
+}
+
 Result<std::vector<ir::Edit>> merge_siblings(ir::Graph& graph, const PassContext& context) {
   ir::Rewrite rewrite(graph, context.limit);
   const Uses uses(graph);
@@ -170,6 +231,42 @@ Result<std::vector<ir::Edit>> merge_siblings(ir::Graph& graph, const PassContext
       }
       TESSERA_TRY(builder.take_status());
     }
+  }
+  if (rewrite.journal().empty()) return std::vector<ir::Edit>();
+  TESSERA_TRY(rewrite.finish());
+  return rewrite.journal();
+}
+
+Result<std::vector<ir::Edit>> merge_rotations(ir::Graph& graph, const PassContext& context) {
+  ir::Rewrite rewrite(graph, context.limit);
+  ir::Builder& builder = rewrite.builder();
+  const auto count = static_cast<NodeId>(graph.node_count());
+  NodeId before = kNoNode;
+  for (NodeId n = 0; n < count && !rewrite.exhausted(); ++n) {
+    if (graph.node(n).op != &ops::rotary_op) continue;
+    const NodeId pair[2] = {before, n};
+    before = n;
+    if (pair[0] == kNoNode || n - pair[0] > kNear) continue;
+    const std::optional<Turned> all = turned_together(graph, pair);
+    if (!all) continue;
+    const size_t guards = graph.guards.size();
+    const ValueId old[2] = {graph.result(pair[0], 0), graph.result(n, 0)};
+    const ir::LocId places[2] = {graph.node(pair[0]).location, graph.node(n).location};
+    builder.set_location(graph.context().covering(places));
+    const auto operands = graph.operands(n);
+    const ir::Xs given = {builder.view(builder.wrap(all->base), all->view), builder.wrap(operands[1]),
+                          builder.wrap(operands[2])};
+    const X y = builder.add(ops::rotary_op, given, graph.node(n).attrs->values)[0];
+    Dim at = 0;
+    for (ValueId v : old) {
+      const Dim size = graph.type(v)->shape[static_cast<size_t>(all->axis)];
+      if (builder.ok() && graph.guards.size() == guards)
+        rewrite.replace(v, slice(y, all->axis, at, size).id, "rotations");
+      at = at + size;
+    }
+    graph.guards.resize(guards);
+    TESSERA_TRY(builder.take_status());
+    before = kNoNode;
   }
   if (rewrite.journal().empty()) return std::vector<ir::Edit>();
   TESSERA_TRY(rewrite.finish());

@@ -14,6 +14,7 @@ import unittest
 import warnings
 
 try:
+    import numpy
     import torch
     import torch.nn.functional as F
 except ImportError as missing:
@@ -32,6 +33,7 @@ class Formula(torch.nn.Module):
         super().__init__()
         self.f = f
         self.layer, self.merged = torch.nn.Linear(WIDTH, WIDTH), torch.nn.Linear(WIDTH, 3 * WIDTH)
+        self.wide = torch.nn.Linear(WIDTH, 2 * WIDTH)
         self.q, self.k, self.v = (torch.nn.Linear(WIDTH, WIDTH) for _ in range(3))
         self.gain, self.shift = torch.nn.Parameter(torch.rand(WIDTH)), torch.nn.Parameter(torch.rand(WIDTH))
         angles = torch.outer(torch.arange(TOKENS).float(), 1 / 10000 ** (torch.arange(0, SIZE, 2).float() / SIZE))
@@ -50,6 +52,10 @@ def activation(f):
     return lambda m, x: f(m.layer(x))
 
 
+def with_half(x, f):
+    return f(0.5 * x)
+
+
 ACTIVATIONS = {
     "linear+gelu": [
         lambda x: x * 0.5 * (1 + torch.erf(x / math.sqrt(2))),
@@ -59,6 +65,8 @@ ACTIVATIONS = {
         lambda x: (x + x * torch.erf(x / math.sqrt(2))) * 0.5,
         lambda x: x * 0.5 * (1 - torch.erf(-x / math.sqrt(2))),
         lambda x: x * torch.distributions.Normal(0, 1).cdf(x),
+        lambda x: with_half(x, lambda half: half + half * torch.erf(x * 0.7071067811865476)),
+        lambda x: with_half(x, lambda half: half * (torch.erf(x / math.sqrt(2)) + 1)),
         F.gelu,
     ],
     "linear+gelu_tanh": [
@@ -69,6 +77,8 @@ ACTIVATIONS = {
         lambda x: 0.5 * x * (1 + torch.tanh(x * 0.7978845608 + 0.0356774081 * x * x * x)),
         lambda x: 0.5 * x * (1 + torch.tanh(x * (0.7978845608 + 0.0356774081 * x * x))),
         lambda x: 0.5 * (x + x * torch.tanh(0.7978845608 * (x + 0.044715 * x**3))),
+        lambda x: with_half(x, lambda half: half + half * torch.tanh(0.7978845608 * (x + 0.044715 * x * (x * x)))),
+        lambda x: x * torch.sigmoid(x * (1.5957691216 + 0.0713548163 * x * x)),
     ],
     "linear+silu": [lambda x: x * torch.sigmoid(x), lambda x: x / (1 + torch.exp(-x)), F.silu,
                     lambda x: x * 0.5 * (1 + torch.tanh(x * 0.5))],
@@ -76,7 +86,9 @@ ACTIVATIONS = {
                           lambda x: x * torch.clamp(x + 3, 0, 6) / 6, lambda x: x * torch.clamp(x / 6 + 0.5, 0, 1),
                           lambda x: x * torch.clamp((x + 3) / 6, 0, 1)],
     "linear+relu": [F.relu, lambda x: torch.clamp(x, min=0), lambda x: torch.max(x, torch.zeros_like(x)),
-                    lambda x: torch.where(x > 0, x, torch.zeros_like(x))],
+                    lambda x: torch.where(x > 0, x, torch.zeros_like(x)),
+                    lambda x: torch.where(x >= 0, x, torch.zeros_like(x)),
+                    lambda x: torch.where(x < 0, torch.zeros_like(x), x)],
     "linear+sigmoid": [torch.sigmoid, lambda x: 1 / (1 + torch.exp(-x)), lambda x: 0.5 * (1 + torch.tanh(0.5 * x))],
     "linear+mul+max": [lambda x: F.leaky_relu(x, 0.1)],
     # No composite, but one kernel: paths that part and meet again.
@@ -90,6 +102,7 @@ NOT_ACTIVATIONS = {
     "a tanh with another cube": lambda x: 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.05 * x**3))),
     "a sigmoid of another value": lambda x: x / (1 + torch.exp(-x - 1)),
     "a clip elsewhere": lambda x: x * torch.clamp(x + 2, 0, 6) / 6,
+    "half of another value": lambda x: with_half(x + 1, lambda half: half + half * torch.erf(x / math.sqrt(2))),
     "a selection of another value": lambda x: torch.where(x > 1, x, torch.zeros_like(x)),
 }
 
@@ -133,8 +146,25 @@ NORMS = {
         lambda m, x: x / torch.sqrt((x * x).mean(-1, keepdim=True) + 1e-6) * m.gain,
         lambda m, x: x * (1 + m.gain) * (x.pow(2).mean(-1, keepdim=True) + 1e-6).pow(-0.5),
         lambda m, x: x * (1 / torch.sqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)) * m.gain,
+        # Rows of length 1.
+        lambda m, x: x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6),
+        lambda m, x: x / torch.sqrt(x.pow(2).sum(-1, keepdim=True) + 1e-6) * m.gain,
     ],
 }
+# Channels that do not come last are turned there and back.
+CHANNEL_NORMS = [
+    lambda m, x: by_channels(m, x, (x - x.mean(1, keepdim=True)).pow(2).mean(1, keepdim=True)),
+    lambda m, x: by_channels(m, x, x.var(1, keepdim=True, unbiased=False)),
+    lambda m, x: F.layer_norm(x.permute(0, 2, 3, 1), (8,), m.gain[:8], m.shift[:8]).permute(0, 3, 1, 2),
+]
+
+
+def by_channels(m, x, variance):
+    """As ConvNeXt and SAM are written."""
+    y = (x - x.mean(1, keepdim=True)) / torch.sqrt(variance + 1e-6)
+    return m.gain[:8, None, None] * y + m.shift[:8, None, None]
+
+
 # A row for each group of channels; each channel's scale and shift is one more kernel.
 GROUP_NORMS = [
     lambda m, x: F.group_norm(x, 2, m.gain[:8], m.shift[:8]),
@@ -150,6 +180,16 @@ NOT_NORMS = {
         x.var(-1, keepdim=True, unbiased=True) + 1e-5) * m.gain + m.shift,
     "a mean of another value": lambda m, x: x * torch.rsqrt((x + 1).pow(2).mean(-1, keepdim=True) + 1e-6),
     "a norm of columns": lambda m, x: x * torch.rsqrt(x.pow(2).mean(-2, keepdim=True) + 1e-6),
+    "a layer norm of columns": lambda m, x: (x - x.mean(1, keepdim=True)) / torch.sqrt(
+        x.var(1, keepdim=True, unbiased=False) + 1e-6) * m.gain + m.shift,
+    "a mean of rows and a variance of columns": lambda m, x: (x - x.mean(-1, keepdim=True)) / torch.sqrt(
+        x.var(1, keepdim=True, unbiased=False) + 1e-6) * m.gain,
+    "eps outside of the root": lambda m, x: x / (x.pow(2).mean(-1, keepdim=True).sqrt() + 1e-6) * m.gain,
+    "eps outside of the root of a variance": lambda m, x: (x - x.mean(-1, keepdim=True)) / (
+        x.var(-1, keepdim=True, unbiased=False).sqrt() + 1e-5) * m.gain,
+    "a length that is held up": lambda m, x: F.normalize(x, dim=-1),
+    "a variance without its root": lambda m, x: (x - x.mean(-1, keepdim=True)) / (
+        x.var(-1, keepdim=True, unbiased=False) + 1e-5),
     "a largest, not a mean": lambda m, x: x * torch.rsqrt(x.pow(2).amax(-1, keepdim=True) + 1e-6),
 }
 
@@ -277,7 +317,7 @@ ATTENTION.update({
     "keys times a mask": attention(mask=lambda s, seen: s * padding(seen) - 1e4 * (1 - padding(seen))),
     "the triangle times": attention(mask=lambda s, seen: s * LOWER - 1e4 * (1 - LOWER)),
     "triangle and padding": attention(
-        mask=lambda s, seen: s.masked_fill(LOWER * padding(seen) == 0, float("-inf"))),
+        mask=lambda s, seen: s.masked_fill(LOWER * padding(seen) == 0, LEAST)),
     "no lower than the least": attention(mask=lambda s, seen: torch.max(
         s + ((1 - LOWER) * LEAST + (1 - padding(seen)) * -1e9), torch.tensor(LEAST))),
     "a mask of windows": attention(mask=lambda s, seen: (
@@ -289,7 +329,113 @@ ATTENTION.update({
     "one head of keys": attention(parts=lambda m, x: (
         heads(m.q(x)), m.k(x)[..., :SIZE].unsqueeze(1), m.v(x)[..., :SIZE].unsqueeze(1))),
 })
+
+
+def by_logarithm(s, shift=None):
+    if shift is None:
+        return torch.exp(s - torch.logsumexp(s, -1, keepdim=True))
+    return torch.exp(s - (shift + torch.log(torch.exp(s - shift).sum(-1, keepdim=True))))
+
+
+def divided_late(divide):
+    """The sum of a row divides what comes behind the product with the values."""
+    def f(m, x, seen):
+        q, k, v = heads(m.q(x)), heads(m.k(x)), heads(m.v(x))
+        s = q @ k.transpose(-1, -2) / math.sqrt(SIZE) + (1 - padding(seen)) * -1e4
+        e = torch.exp(s - s.amax(-1, keepdim=True))
+        return m.layer(divide(e @ v, e.sum(-1, keepdim=True)).transpose(1, 2).reshape(x.shape))
+    return f
+
+
+def einsum(m, x, seen):
+    q, k, v = (t.view(x.shape[0], TOKENS, HEADS, SIZE) for t in (m.q(x), m.k(x), m.v(x)))
+    s = torch.einsum("bthd,bshd->bhts", q, k) / 4 + (1 - padding(seen)) * -1e4
+    return m.layer(torch.einsum("bhts,bshd->bthd", s.softmax(-1), v).reshape(x.shape))
+
+
+def with_sink(m, s, first=False, shifted=False):
+    """As GPT-OSS: one more column, which has no value."""
+    sink = m.gain[:HEADS].view(1, -1, 1, 1).expand(s.shape[0], -1, TOKENS, 1)
+    scores = torch.cat([sink, s] if first else [s, sink], -1)
+    scores = scores - scores.amax(-1, keepdim=True) if shifted else scores
+    return scores.softmax(-1)[..., 1:] if first else scores.softmax(-1)[..., :-1]
+
+
+def attention_with_sink(**options):
+    return lambda m, x, seen: attention(weights=lambda s: with_sink(m, s, **options))(m, x, seen)
+
+
+def distance():
+    i = torch.arange(TOKENS)
+    return i[:, None] - i[None]
+
+
+def repeated_heads(repeat):
+    return attention(parts=shared(repeat), mask=lambda s, seen: s.masked_fill(padding(seen) == 0, -1e9))
+
+
+ATTENTION.update({
+    "log-sum-exp": attention(weights=by_logarithm),
+    "log-sum-exp of shifted scores": attention(weights=lambda s: by_logarithm(s, s.amax(-1, keepdim=True))),
+    "log-sum-exp of scores as they are": attention(weights=lambda s: torch.exp(s - torch.log(torch.exp(s).sum(-1, keepdim=True))),
+                                                   mask=lambda s, seen: s + padding(seen)),
+    "divided behind the values": divided_late(lambda y, total: y / total),
+    "multiplied behind the values": divided_late(lambda y, total: y * (1 / total)),
+    "einsum of rows before heads": einsum,
+    "no number as 0": attention(weights=lambda s: torch.nan_to_num(s.softmax(-1), nan=0.0)),
+    "no number filled": attention(weights=lambda s: (lambda p: p.masked_fill(torch.isnan(p), 0.0))(s.softmax(-1))),
+    "what differs from itself as 0": attention(
+        weights=lambda s: (lambda p: torch.where(p != p, torch.zeros_like(p), p))(s.softmax(-1))),
+    "a sink": attention_with_sink(),
+    "a sink first": attention_with_sink(first=True),
+    "a sink and shifted scores": attention_with_sink(shifted=True),
+    "less the largest of all": attention(weights=lambda s: torch.softmax(s - s.amax((1, 2, 3), keepdim=True), -1)),
+    "a window of distances": attention(mask=lambda s, seen: s.masked_fill(distance().abs() > 3, float("-inf"))),
+    "a window of two compares": attention(
+        mask=lambda s, seen: torch.where((distance() >= 0) & (distance() < 5), s, torch.tensor(LEAST))),
+    "truth times the least": attention(
+        mask=lambda s, seen: s + torch.full((TOKENS, TOKENS), LEAST) * (distance() < 0) + (1 - padding(seen)) * LEAST),
+    "the triangle filled and padding added": attention(
+        mask=lambda s, seen: torch.where(LOWER > 0, s, torch.tensor(LEAST)) + (1 - padding(seen)) * LEAST),
+    "the triangle filled and padding filled": attention(
+        mask=lambda s, seen: s.masked_fill(LOWER == 0, LEAST).masked_fill(padding(seen) == 0, LEAST)),
+    "the triangle filled by another number": attention(
+        mask=lambda s, seen: s.masked_fill(LOWER == 0, -1e4).masked_fill(padding(seen) == 0, LEAST)),
+    "keys interleaved": repeated_heads(lambda t: t.repeat_interleave(2, 1)),
+    "keys by index": repeated_heads(lambda t: t[:, torch.tensor([0, 0, 1, 1])]),
+    "keys one after the other": repeated_heads(lambda t: torch.cat([t[:, :1], t[:, :1], t[:, 1:], t[:, 1:]], 1)),
+    "keys repeated": repeated_heads(lambda t: t.unsqueeze(2).repeat(1, 1, 2, 1, 1).flatten(1, 2)),
+})
+# A norm of each head's rows is a kernel of its own.
+HEAD_NORMS = {
+    "rms_norm": lambda m, t: t * torch.rsqrt(t.pow(2).mean(-1, keepdim=True) + 1e-6) * m.gain[:SIZE],
+    "layer_norm": lambda m, t: F.layer_norm(t, (SIZE,), m.gain[:SIZE], m.shift[:SIZE]),
+}
+GATES = {
+    "linear+silu+mul": [
+        lambda m, x: F.silu(m.q(x)) * m.k(x),
+        lambda m, x: m.k(x) * F.silu(m.q(x)),
+        lambda m, x: (lambda a, b: F.silu(a) * b)(*m.wide(x).chunk(2, -1)),
+        lambda m, x: (lambda a, b: a * F.silu(b))(*m.wide(x).split(WIDTH, -1)),
+        lambda m, x: (lambda y: F.silu(y[..., WIDTH:]) * y[..., :WIDTH])(m.wide(x)),
+        lambda m, x: (lambda y: F.silu(y[..., ::2]) * y[..., 1::2])(m.wide(x)),
+        lambda m, x: (lambda y: F.silu(y[:, :, 0]) * y[:, :, 1])(m.wide(x).view(*x.shape[:2], 2, WIDTH)),
+        lambda m, x: (lambda a: a / (1 + torch.exp(-a)) * m.k(x))(m.q(x)),
+    ],
+    "linear+gelu+mul": [lambda m, x: (lambda a, b: F.gelu(a) * b)(*m.wide(x).chunk(2, -1))],
+    "linear+sigmoid+mul": [lambda m, x: F.glu(m.wide(x), -1)],
+}
 NOT_ATTENTION = {
+    "log-sum-exp of queries": attention(mask=lambda s, seen: s + padding(seen),
+                                        weights=lambda s: torch.exp(s - torch.logsumexp(s, -2, keepdim=True))),
+    "log-sum-exp of other scores": attention(weights=lambda s: torch.exp(s - torch.logsumexp(s * 2, -1, keepdim=True))),
+    "a sum of more than the row": divided_late(lambda y, total: y / (total + 1)),
+    "a sum of columns": divided_late(lambda y, total: y / total.sum(-2, keepdim=True)),
+    "a sink that is kept": lambda m, x, seen: attention(weights=lambda s: torch.cat(
+        [s, m.gain[:HEADS].view(1, -1, 1, 1).expand(s.shape[0], -1, TOKENS, 1)], -1).softmax(-1)[..., 1:])(m, x, seen),
+    "a sink of each row": attention(weights=lambda s: torch.cat([s, s[..., :1] * 2], -1).softmax(-1)[..., :-1]),
+    "large weights cut off": attention(weights=lambda s: (lambda p: torch.where(p > 0.2, torch.ones_like(p), p))(s.softmax(-1))),
+    "scores times a triangle": attention(mask=lambda s, seen: s * LOWER),
     "weights masked": attention(weights=lambda s: s.softmax(-1) * LOWER),
     "less another row's largest": attention(
         weights=lambda s: torch.exp(s - s.amax(-1, keepdim=True)) / torch.exp(s).sum(-2, keepdim=True)),
@@ -304,6 +450,13 @@ NOT_ATTENTION = {
 }
 
 
+def saved(folder, name, x):
+    """The file of a tensor, as the command reads it."""
+    file = os.path.join(folder, name + ".npy")
+    numpy.save(file, x.numpy())
+    return file
+
+
 def kernels(f, example, opset=13, *flags):
     torch.manual_seed(3)
     names = ["x", "seen"][:len(example)]
@@ -314,12 +467,19 @@ def kernels(f, example, opset=13, *flags):
                           dynamic_axes={name: {0: "batch"} for name in names})
         out = subprocess.run([TESSERA, "inspect", file, "--plan", "--json", *flags], check=True, stdout=subprocess.PIPE,
                              text=True, timeout=120).stdout
-        subprocess.run([TESSERA, "verify", file, "--dim", "batch=2"], check=True, stdout=subprocess.PIPE, timeout=120)
+        with open(file, "rb") as exported:  # inputs that no formula reads are left out
+            data = exported.read()
+        inputs = [part for name, x in zip(names, example)
+                  if name.encode() in data for part in ("--input", f"{name}={saved(folder, name, x)}")]
+        subprocess.run([TESSERA, "verify", file, *inputs], check=True, stdout=subprocess.PIPE, timeout=120)
     return [line["op"] for line in json.loads(out.strip().splitlines()[-1])["kernels"]]
 
 
 ROWS = (torch.randn(2, TOKENS, WIDTH),)
-MASKED = ROWS + (torch.ones(2, TOKENS),)
+# Padded on the left and on the right: under a causal mask, the first rows of the first see no key.
+SEEN = torch.ones(3, TOKENS)
+SEEN[0, :5], SEEN[1, 9:], SEEN[2, 3:5] = 0, 0, 0
+MASKED = (torch.randn(3, TOKENS, WIDTH), SEEN)
 IMAGES = (torch.randn(2, 8, 6, 6),)
 BY_HEADS = (torch.randn(2, HEADS, TOKENS, SIZE),)
 
@@ -339,6 +499,16 @@ class Spellings(unittest.TestCase):
             self.each(formulas, [wanted], ROWS)
         self.each(SQUARES, ["layer_norm"], ROWS, "--approximate")
         self.each(GROUP_NORMS, ["layer_norm", "mul+add"], IMAGES)
+        self.each(CHANNEL_NORMS, ["copy", "layer_norm", "copy"], IMAGES)
+        for norm, f in HEAD_NORMS.items():
+            def normed(m, x, seen, f=f):
+                return attention(parts=lambda m, x: (f(m, heads(m.q(x))), f(m, heads(m.k(x))), heads(m.v(x))))(m, x, seen)
+            ops = kernels(normed, MASKED)
+            self.assertEqual([ops.count(op) for op in (norm, "linear", "attention", "copy")], [2, 2, 1, 0], ops)
+
+    def test_gates(self):
+        for wanted, formulas in GATES.items():
+            self.each(formulas, [wanted], ROWS)
 
     def test_rotary(self):
         self.each(ROTARY, ["rotary"], BY_HEADS)

@@ -74,6 +74,8 @@ class Importer {
   Result<Xs> inlined(const GraphProto& proto, Scope& outer);
 
   const TensorSource& source() const { return source_; }
+  // The program that wrote the model, as it says.
+  std::string_view producer() const { return model_.producer_name; }
   // The declared type of a graph input; sizes that have no name become symbols named after the input and axis.
   Result<ir::TypeRef> type_of(const TypeProto& proto, std::string_view name, ir::Context& context);
 

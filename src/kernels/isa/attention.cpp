@@ -28,7 +28,7 @@ bool direct(const View& x) { return x.type == kF32 && (x.stride[2] == 1 || x.str
 
 int64_t task_floats(const Attention& a, int64_t keys, int64_t vecs) {
   const bool converted = !direct(a.k) || !direct(a.v);
-  return vecs * kLanes * (a.depth + a.width + 2) + 2 * keys * kQueryVecs * kLanes + kLanes * keys +
+  return vecs * kLanes * (a.depth + a.width + 2) + (a.has_late() ? 3 : 2) * keys * kQueryVecs * kLanes + kLanes * keys +
          (kQueryVecs + kLanes) * kLanes + (converted ? keys * (a.depth + a.width) : 0);
 }
 
@@ -54,14 +54,14 @@ struct QueryTile {
 
 // One head's block of queries on its way over the keys.
 struct Task {
-  const Attention& a;
+  const Attention &a, &late;
   int64_t batch, head;
   Span span;
   bool exhaustive;  // hidden keys count with their fill
   int64_t key, n;   // the block of keys
   Strided k, v;     // its rows
   int v_finite;     // -1: not looked yet
-  float *scores, *rows, *lines, *factor;
+  float *scores, *rows, *late_rows, *lines, *factor;
 };
 
 Strided rows_of(const View& x, int64_t batch, int64_t head, int64_t first, int64_t n, int64_t columns, float* room) {
@@ -90,9 +90,8 @@ Sees reach(const Task& t, const QueryTile& tile) {
   return none ? Sees::none : all ? Sees::all : Sees::some;
 }
 
-// The masks' rows for a tile, keys down and queries across; false when they change nothing.
-bool gather_rows(Task& t, const QueryTile& tile, Sees& sees) {
-  const Attention& a = t.a;
+// The rows of the masks of `a` for a tile, keys down and queries across; false when they change nothing.
+bool gather_rows(Task& t, const QueryTile& tile, const Attention& a, float* rows, Sees& sees) {
   const int64_t width = tile.vecs * kLanes;
   int64_t hidden = 0;
   bool plain = true;
@@ -104,7 +103,7 @@ bool gather_rows(Task& t, const QueryTile& tile, Sees& sees) {
     plain = facts.plain;
     if (hidden != 0 || !plain)
       for (int64_t j = 0; j < t.n; ++j)
-        for (int64_t x = 0; x < width; x += kLanes) store(t.rows + j * width + x, splat(t.lines[j]));
+        for (int64_t x = 0; x < width; x += kLanes) store(rows + j * width + x, splat(t.lines[j]));
   } else {
     for (int64_t x = 0; x < width; x += kLanes) {
       const int64_t m = least(kLanes, most_of(tile.queries - x, 0));
@@ -115,11 +114,11 @@ bool gather_rows(Task& t, const QueryTile& tile, Sees& sees) {
       }
       for (int64_t j = 0; j < t.n; j += kLanes) {
         if (m == kLanes && j + kLanes <= t.n) {
-          transpose_square(t.lines + j, t.n, t.rows + j * width + x, width);
+          transpose_square(t.lines + j, t.n, rows + j * width + x, width);
           continue;
         }
         for (int64_t y = j; y < least(j + kLanes, t.n); ++y)
-          for (int64_t i = 0; i < kLanes; ++i) t.rows[y * width + x + i] = i < m ? t.lines[i * t.n + y] : 0;
+          for (int64_t i = 0; i < kLanes; ++i) rows[y * width + x + i] = i < m ? t.lines[i * t.n + y] : 0;
       }
     }
   }
@@ -128,9 +127,14 @@ bool gather_rows(Task& t, const QueryTile& tile, Sees& sees) {
   return hidden != 0 || !plain;
 }
 
-// Caps and masks the scores [n, lanes]; `banded`: keys out of reach are hidden.
+// Which masks a tile's scores pass. `banded`: keys out of reach are hidden.
+struct Passes {
+  bool banded, rows, late;
+};
+
+// Caps and masks the scores [n, lanes].
 template <int V>
-void finish_scores(const Task& t, const QueryTile& tile, bool banded, bool with_rows) {
+void finish_scores(const Task& t, const QueryTile& tile, const Passes& passes) {
   constexpr int kWidth = V * kLanes;
   const Attention& a = t.a;
   VecI lane = {};
@@ -145,11 +149,12 @@ void finish_scores(const Task& t, const QueryTile& tile, bool banded, bool with_
       float* at = t.scores + j * kWidth + x;
       Vec s = load(at);
       if (a.cap != 0) s = vtanh(s) * a.cap;
-      if (with_rows) s = masked(s, load(t.rows + j * kWidth + x), a.fill);
-      if (banded) {
+      if (passes.rows) s = masked(s, load(t.rows + j * kWidth + x), a.fill);
+      if (passes.banded) {
         const VecI distance = splat_int(static_cast<int32_t>(t.key + j - tile.first - x)) - lane;
         s = (distance > high) | (distance < low) | splat_int(past ? -1 : 0) ? splat(a.fill) : s;
       }
+      if (passes.late) s = masked(s, load(t.late_rows + j * kWidth + x), a.fill);
       store(at, s);
     }
   }
@@ -191,11 +196,12 @@ void pass(Task& t, QueryTile& tile) {
   const Attention& a = t.a;
   Sees sees = reach(t, tile);
   if (sees == Sees::none && !t.exhaustive) return;
-  const bool banded = sees != Sees::all;
-  const bool with_rows = a.has_rows() && gather_rows(t, tile, sees);
+  Passes passes = {sees != Sees::all, false, false};
+  passes.rows = a.has_rows() && gather_rows(t, tile, a, t.rows, sees);
+  passes.late = a.has_late() && gather_rows(t, tile, t.late, t.late_rows, sees);
   if (sees == Sees::none && !t.exhaustive) return;
   product<V>(t.k, t.n, tile.q, a.depth, t.scores, Old::none, nullptr);
-  if (a.cap != 0 || with_rows || banded) finish_scores<V>(t, tile, banded, with_rows);
+  if (a.cap != 0 || passes.rows || passes.banded || passes.late) finish_scores<V>(t, tile, passes);
   const Old old = weigh<V>(t.scores, t.n, tile, t.factor);
   // Hidden keys weigh 0, which their values, should they be NaN, must not see.
   if (sees != Sees::all && t.v_finite < 0) t.v_finite = all_finite(t.v, t.n, a.width);
@@ -229,6 +235,33 @@ void finish_tile(const Attention& a, int64_t batch, int64_t head, const QueryTil
   }
 }
 
+// The most that a hidden score of the query can be.
+float highest_fill(const Task& t, int64_t query) {
+  const Attention& a = t.a;
+  if (!a.has_late()) return a.fill;
+  float most = -__builtin_inff();
+  for (int64_t key = 0; key < a.keys; key += kLanes) {
+    const int64_t n = least(kLanes, a.keys - key);
+    mask_row(t.late, t.batch, t.head, query, key, n, t.lines);
+    for (int64_t j = 0; j < n; ++j) most = t.lines[j] > most || t.lines[j] != t.lines[j] ? t.lines[j] : most;
+  }
+  return a.fill + most;
+}
+
+// Whether hidden keys count: they may be left out where 2^(fill - top) is 0 for every query.
+bool shows_hidden(const Task& t, const QueryTile* tiles, int count) {
+  const Attention& a = t.a;
+  if (!a.fills()) return false;
+  const bool same = a.late.stride[2] == 0;
+  float fill = highest_fill(t, tiles[0].first);
+  for (int i = 0; i < count; ++i)
+    for (int64_t x = 0; x < tiles[i].queries; ++x) {
+      if (!same) fill = highest_fill(t, tiles[i].first + x);
+      if (!((tiles[i].top[x] - fill) * kLog2e > 127)) return true;
+    }
+  return false;
+}
+
 // Queries [first, first + m) of one head.
 void attend(const Attention& a, const Cut& cut, int64_t batch, int64_t head, int64_t first, int64_t m, float* work) {
   const auto take = [&](int64_t n) {
@@ -236,9 +269,12 @@ void attend(const Attention& a, const Cut& cut, int64_t batch, int64_t head, int
     work += n;
     return at;
   };
-  Task t = {a, batch, head, span_of(a, batch), false, 0, 0, {}, {}, -1, nullptr, nullptr, nullptr, nullptr};
+  const Attention late = late_of(a);
+  Task t = {a,  late, batch, head,    span_of(a, batch), false,   0,       0,
+            {}, {},   -1,    nullptr, nullptr,           nullptr, nullptr, nullptr};
   t.scores = take(cut.keys * kQueryVecs * kLanes);
   t.rows = take(cut.keys * kQueryVecs * kLanes);
+  if (a.has_late()) t.late_rows = take(cut.keys * kQueryVecs * kLanes);
   t.lines = take(cut.keys * kLanes);
   t.factor = take((kQueryVecs + kLanes) * kLanes);
   QueryTile tiles[kTaskQueries / kLanes];
@@ -300,12 +336,8 @@ void attend(const Attention& a, const Cut& cut, int64_t batch, int64_t head, int
         }
       }
     }
-    // Hidden keys may be left out where 2^(fill - top) is 0 for every query.
-    if (t.exhaustive || !a.fills()) break;
-    for (int i = 0; i < count; ++i)
-      for (int64_t x = 0; x < tiles[i].queries; ++x)
-        t.exhaustive = t.exhaustive || !((tiles[i].top[x] - a.fill) * kLog2e > 127);
-    if (!t.exhaustive) break;
+    if (t.exhaustive || !shows_hidden(t, tiles, count)) break;
+    t.exhaustive = true;
   }
   for (int i = 0; i < count; ++i) finish_tile(a, batch, head, tiles[i]);
 }

@@ -33,7 +33,7 @@ inline size_t few_scratch(const Attention& a) {
 
 // One part of one group's keys.
 struct Part {
-  const Attention& a;
+  const Attention &a, &late;
   int64_t batch, group, depth, width;  // of q and o as they are kept: whole vectors
   Span span;
   Range range;
@@ -67,6 +67,10 @@ TESSERA_OUTLINE bool finish_few(const Part& p, int64_t row, int64_t key, int64_t
     hidden = true;
     for (int64_t j = 0; j < n; ++j)
       if (j < begin || j >= end) s[j] = a.fill;
+  }
+  if (a.has_late()) {
+    hidden = mask_row(p.late, p.batch, head, query, key, n, p.line).hidden != 0 || hidden;
+    for (int64_t j = 0; j < n; ++j) s[j] += p.line[j];
   }
   return hidden;
 }
@@ -212,7 +216,9 @@ inline void attend_part(const Attention& a, int64_t batch, int64_t group, int64_
       total[i] = 1;
     }
   }
-  attend_part(Part{a, batch, group, depth, width, span, range, q, o, s, line, factor, top, total, k_room, v_room});
+  const Attention late = late_of(a);
+  attend_part(
+      Part{a, late, batch, group, depth, width, span, range, q, o, s, line, factor, top, total, k_room, v_room});
   for (int64_t i = 0; i < rows; ++i) {
     memcpy(out + i * a.width, o + i * width, static_cast<size_t>(a.width) * 4);
     out[rows * a.width + i] = top[i];

@@ -20,6 +20,7 @@ struct Attention {
   int64_t batch, heads, groups, queries, keys, depth, width;  // B, H, G, T, S, D, E
   tessera::kernels::View q, k, v, lengths, q_segments, k_segments, sinks;
   Mask hides, adds[2];
+  Mask late;        // added to what is hidden too
   float scale;      // of q; where there is a cap, the scores come out as shares of it
   float cap, fill;  // a cap of 0 is none
   bool has_high, has_low;
@@ -30,6 +31,7 @@ struct Attention {
 
   bool fills() const { return fill != -__builtin_inff(); }
   bool has_rows() const { return hides.data || adds[0].data || adds[1].data || q_segments.present; }
+  bool has_late() const { return late.data; }
 };
 
 inline Mask mask_of(const tessera::kernels::View& view) {
@@ -70,6 +72,10 @@ inline Attention attention_of(const tessera::kernels::Args& args) {
   a.scale = static_cast<float>(cap == 0 ? args.attrs[0].f : args.attrs[0].f / cap);
   a.cap = static_cast<float>(cap);
   a.fill = static_cast<float>(args.attrs[4].f);
+  if (a.fills()) {  // nothing shows below -inf
+    a.late = a.adds[0];
+    a.adds[0] = {};
+  }
   a.has_high = args.attrs[1].length > 0;
   a.has_low = args.attrs[3].length > 0;
   // Any reach beyond all queries and keys means the same; inside, differences fit 32 bits.
@@ -86,6 +92,15 @@ inline Attention attention_of(const tessera::kernels::Args& args) {
   a.y_stride[1] = joined ? a.width : a.queries * a.width;
   a.y_stride[2] = joined ? a.heads * a.width : a.width;
   return a;
+}
+
+// The call as if it had the late mask alone.
+inline Attention late_of(const Attention& a) {
+  Attention late = a;
+  late.hides = late.adds[1] = {};
+  late.adds[0] = a.late;
+  late.q_segments.present = 0;
+  return late;
 }
 
 // Sums of offsets of up to T + S each stay small.

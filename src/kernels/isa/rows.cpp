@@ -131,7 +131,7 @@ struct Affine {
   bool has[2];
 };
 Affine affine_of(const Args& args, int operands) {
-  const View& x = args.in[0];
+  const View& x = args.out[0];  // dense, whatever the strides of the operand
   Affine affine;
   const View* views[2] = {&x, &x};
   for (int k = 0; k < 2; ++k) {
@@ -167,11 +167,40 @@ void scale_row(const Affine& affine, const float* x, float* y, int64_t n, int64_
   }
 }
 
-// Rows of the last `axes` axes.
+// Rows of the last `axes` axes: each some lines of contiguous floats, one as a rule.
 struct Rows {
-  int64_t count = 1, n = 1;
-  Rows(const View& x, int64_t axes) {
-    for (int a = 0; a < x.rank; ++a) (a < x.rank - axes ? count : n) *= x.shape[a];
+  int64_t count = 1, n = 1, lines = 1, width = 1;
+  Walk<1> walk;
+  const float* data;
+
+  Rows(const View& x, int64_t axes) : data(static_cast<const float*>(x.data)) {
+    const int first = x.rank - static_cast<int>(axes);
+    View outer = x;
+    if (axes > 0) width = x.shape[--outer.rank];
+    while (outer.rank > first && (x.shape[outer.rank - 1] == 1 || x.stride[outer.rank - 1] == width))
+      width *= x.shape[--outer.rank];
+    for (int a = 0; a < first; ++a) count *= x.shape[a];
+    for (int a = first; a < outer.rank; ++a) lines *= x.shape[a];
+    n = lines * width;
+    const View* const views[1] = {&outer};
+    walk = make_walk<1>(outer.rank, x.shape, views);
+  }
+
+  const float* line(int64_t row, int64_t i) const {
+    int64_t at[1];
+    walk_offsets(walk, walk.rank, row * lines + i, at);
+    return data + at[0];
+  }
+  template <class F>
+  float mean_of(int64_t row, const F& f) const {
+    float sum = 0;
+    for (int64_t i = 0; i < lines; ++i) sum += sum_of(line(row, i), width, f);
+    return sum / static_cast<float>(n);
+  }
+  // y [n] = (row - mean) inv g + b.
+  void scale(int64_t row, const Affine& affine, float* y, float mean, float inv) const {
+    for (int64_t i = 0; i < lines; ++i)
+      scale_row(affine, line(row, i), y + i * width, width, row * n + i * width, mean, inv);
   }
 };
 
@@ -179,20 +208,17 @@ int layer_norm(const Args& args) noexcept {
   const Rows rows(args.in[0], args.attrs[0].i);
   const double eps = args.attrs[1].f;
   const Affine affine = affine_of(args, 2);
-  const float* x = static_cast<const float*>(args.in[0].data);
   float* y = static_cast<float*>(args.out[0].data);
   float* means = static_cast<float*>(args.out[1].data);
   float* invs = static_cast<float*>(args.out[2].data);
-  const float count = static_cast<float>(rows.n);
   parallel_for(args.parallel, rows.count, 1 + kRowGrain / (rows.n + 1), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const float* row = x + i * rows.n;
-      const float mean = sum_of(row, rows.n, [](Vec v) { return v; }) / count;
-      const float variance = sum_of(row, rows.n, [&](Vec v) { return (v - mean) * (v - mean); }) / count;
+      const float mean = rows.mean_of(i, [](Vec v) { return v; });
+      const float variance = rows.mean_of(i, [&](Vec v) { return (v - mean) * (v - mean); });
       const float inv = static_cast<float>(1 / sqrt(static_cast<double>(variance) + eps));
       means[i] = mean;
       invs[i] = inv;
-      scale_row(affine, row, y + i * rows.n, rows.n, i * rows.n, mean, inv);
+      rows.scale(i, affine, y + i * rows.n, mean, inv);
     }
   });
   return kDone;
@@ -202,15 +228,12 @@ int rms_norm(const Args& args) noexcept {
   const Rows rows(args.in[0], args.attrs[0].i);
   const double eps = args.attrs[1].f;
   const Affine affine = affine_of(args, 1);
-  const float* x = static_cast<const float*>(args.in[0].data);
   float* y = static_cast<float*>(args.out[0].data);
-  const float count = static_cast<float>(rows.n);
   parallel_for(args.parallel, rows.count, 1 + kRowGrain / (rows.n + 1), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const float* row = x + i * rows.n;
-      const float square = sum_of(row, rows.n, [](Vec v) { return v * v; }) / count;
+      const float square = rows.mean_of(i, [](Vec v) { return v * v; });
       const float inv = static_cast<float>(1 / sqrt(static_cast<double>(square) + eps));
-      scale_row(affine, row, y + i * rows.n, rows.n, i * rows.n, 0, inv);
+      rows.scale(i, affine, y + i * rows.n, 0, inv);
     }
   });
   return kDone;

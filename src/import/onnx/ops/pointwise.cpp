@@ -1,4 +1,5 @@
 // Pointwise operators: one formula each.
+#include <algorithm>
 #include <cmath>
 
 #include "import/onnx/onnx_ops.h"
@@ -240,10 +241,16 @@ Status import_clip(NodeImport& n) {
 }
 
 // Activations.
+
+// x where it is positive, alpha (e^x - 1) elsewhere.
+X elu(X x, double alpha) {
+  const X below = alpha * (exp(x) - 1.0), zero = like(x, 0);
+  return alpha > 0 ? max(x, zero) + min(below, zero) : select(less(x, zero), below, x);
+}
 Status import_elu(NodeImport& n) {
   X x = n.need(0);
   double alpha = n.real("alpha", 1.0);
-  n.out(select(less(x, like(x, 0)), alpha * (exp(x) - 1.0), x));
+  n.out(elu(x, alpha));
   return {};
 }
 Status import_celu(NodeImport& n) {
@@ -257,7 +264,7 @@ Status import_selu(NodeImport& n) {
   // Versions 1 and 6 differ only in the digits of the defaults.
   double alpha = n.real("alpha", n.opset < 6 ? 1.6732 : 1.67326319217681884765625);
   double gamma = n.real("gamma", n.opset < 6 ? 1.0507 : 1.05070102214813232421875);
-  n.out(gamma * select(less(like(x, 0), x), x, alpha * (exp(x) - 1.0)));
+  n.out(gamma * elu(x, alpha));
   return {};
 }
 Status import_leaky_relu(NodeImport& n) {
@@ -280,7 +287,11 @@ Status import_prelu(NodeImport& n) {
     for (int i = 1; i < x.rank() - 1; ++i) positions.push_back(i);
     slope = unsqueeze(slope, positions);
   }
-  n.out(select(less(x, like(x, 0)), slope * x, x));
+  // A slope that is no number would reach what it is not for.
+  const std::optional<std::vector<double>> slopes = n.reals(1);
+  const bool plain = slopes && std::all_of(slopes->begin(), slopes->end(), [](double s) { return std::isfinite(s); });
+  const X zero = like(x, 0);
+  n.out(plain ? max(x, zero) + slope * min(x, zero) : select(less(x, zero), slope * x, x));
   return {};
 }
 Status import_hard_sigmoid(NodeImport& n) {

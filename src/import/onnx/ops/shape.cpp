@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "import/onnx/importer.h"
 #include "import/onnx/onnx_ops.h"
+#include "ir/core_ops.h"
 #include "tensor/reshape.h"
 
 namespace tessera::onnx {
@@ -30,6 +32,32 @@ Result<std::optional<std::vector<int>>> axes_of(NodeImport& n, int i, int64_t si
   if (std::adjacent_find(result.begin(), result.end()) != result.end())
     return n.fail(Code::attribute_invalid, "an axis is given twice");
   return std::optional<std::vector<int>>(std::move(result));
+}
+
+// Whether the value repeats along the axis what has size 1 there.
+bool repeats(const ir::Graph& graph, ir::ValueId v, size_t axis) {
+  const ir::NodeId def = graph.value(v).def;
+  if (def == ir::kNoNode) return false;
+  const ir::Node& node = graph.node(def);
+  if (node.op == &ir::core::view) {
+    const auto& digits = std::get<ir::View>(node.attrs->values[0]).axes[axis];
+    return digits.size() == 1 && digits[0].axis < 0;
+  }
+  if (node.op != &ops::broadcast_to_op) return false;
+  const ir::Type& base = *graph.type(graph.operands(def)[0]);
+  return base.ranked && base.shape.size() == graph.type(v)->shape.size() && base.shape[axis].is(1);
+}
+
+// PyTorch's exporter writes repeat_interleave along axis d of sizes that it does not know as Unsqueeze(d + 1), Expand,
+// and a Reshape to 0 ... 0, -1, 0 ... 0: it counts the axes behind d without the one that it has put in, and ONNX then
+// reads the repeats as a size (docs/decisions/0005-repeats-of-pytorch.md). Gives those zeros the axes that they mean.
+void name_axes_behind_repeats(NodeImport& n, X x, Shape& wanted) {
+  const auto rest = std::find_if(wanted.begin(), wanted.end(), [](Dim d) { return d.is(-1); });
+  const auto axis = static_cast<size_t>(rest - wanted.begin()) + 1;
+  if (n.importer.producer() != "pytorch" || axis >= wanted.size() || x.shape().size() != wanted.size() + 1) return;
+  if (!repeats(n.b.graph(), x.id, axis)) return;
+  for (size_t i = axis; i < wanted.size(); ++i)
+    if (wanted[i].is(0)) wanted[i] = x.dim(static_cast<int>(i) + 1);
 }
 
 // Sizes from an input, as i64[n].
@@ -90,6 +118,7 @@ Status import_reshape(NodeImport& n) {
     n.out(n.b.add1(ops::reshape_to_op, {x, shape}));
     return {};
   }
+  if (!allow_zero) name_axes_behind_repeats(n, x, wanted);
   TESSERA_ASSIGN(Shape shape, infer_minus_one(x.shape(), wanted, allow_zero));
   n.out(reshape(x, std::move(shape)));
   return {};
