@@ -28,6 +28,8 @@ class Sizes {
   // Evaluates what could not be before, now that more symbols are known.
   void update(const Routine& routine, const Bindings& symbols);
   bool complete() const { return open_.empty(); }
+  // That it takes.
+  size_t bytes() const { return values_.size() * (sizeof(int64_t) + sizeof(State)) + open_.size() * sizeof(ExprId); }
 
  private:
   enum class State : uint8_t { open, known, impossible };

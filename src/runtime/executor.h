@@ -26,7 +26,7 @@ struct Shared {
   StepChecker check;  // may be empty
   mutable InstanceCache instances;
 
-  explicit Shared(size_t cached_shapes) : instances(cached_shapes) {}
+  Shared(size_t cached_shapes, size_t cached_shape_bytes) : instances(cached_shapes, cached_shape_bytes) {}
 };
 
 // The memory of one run, by routine. Kept from run to run.

@@ -1,6 +1,15 @@
 #include "runtime/instance_cache.h"
 
 namespace tessera::runtime {
+namespace {
+
+// Close enough: the vectors that grow with the plan.
+size_t bytes_of(const plan::Instance& instance) {
+  return sizeof(instance) + instance.places.size() * sizeof(plan::Place) + instance.checked.size() / 8 +
+         instance.sizes.bytes();
+}
+
+}  // namespace
 
 size_t InstanceCache::Hash::operator()(const Key& key) const {
   uint64_t hash = key.routine;
@@ -23,9 +32,11 @@ void InstanceCache::insert(uint32_t routine, std::shared_ptr<const plan::Instanc
   const std::lock_guard lock(mutex_);
   Key key = {routine, instance->symbols};
   if (by_key_.contains(key)) return;  // another thread was faster
+  bytes_ += bytes_of(*instance);
   entries_.emplace_front(key, std::move(instance));
   by_key_.emplace(std::move(key), entries_.begin());
-  while (entries_.size() > capacity_) {
+  while (entries_.size() > capacity_ || (bytes_ > most_bytes_ && entries_.size() > 1)) {
+    bytes_ -= bytes_of(*entries_.back().second);
     by_key_.erase(entries_.back().first);
     entries_.pop_back();
   }

@@ -1,4 +1,5 @@
-// The instances of a session's routines, the least recently used thrown away when there are too many.
+// The instances of a session's routines, the least recently used thrown away when there are too many or they are too
+// large.
 #pragma once
 
 #include <list>
@@ -13,7 +14,7 @@ namespace tessera::runtime {
 // May be used from several threads at once.
 class InstanceCache {
  public:
-  explicit InstanceCache(size_t capacity) : capacity_(capacity) {}
+  InstanceCache(size_t capacity, size_t bytes) : capacity_(capacity), most_bytes_(bytes) {}
 
   // nullptr when there is none for these sizes.
   std::shared_ptr<const plan::Instance> find(uint32_t routine, const plan::Bindings& symbols);
@@ -31,7 +32,8 @@ class InstanceCache {
   };
   using Entries = std::list<std::pair<Key, std::shared_ptr<const plan::Instance>>>;  // most recently used first
 
-  size_t capacity_;
+  size_t capacity_, most_bytes_;
+  size_t bytes_ = 0;  // of the entries
   mutable std::mutex mutex_;
   Entries entries_;
   std::unordered_map<Key, Entries::iterator, Hash> by_key_;

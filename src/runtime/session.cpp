@@ -31,7 +31,7 @@ struct Session::Impl {
   std::vector<Idle> idle;  // the one that is taken next at the end
   uint64_t runs = 0;
 
-  explicit Impl(size_t cached_shapes) : shared(cached_shapes) {}
+  explicit Impl(const SessionOptions& options) : shared(options.cached_shapes, options.cached_shape_bytes) {}
 
   std::unique_ptr<Frames> take_frames() {
     {
@@ -62,7 +62,7 @@ Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Session::~Session() = default;
 
 Result<std::unique_ptr<Session>> Session::make(std::shared_ptr<const plan::Plan> plan, SessionOptions options) {
-  auto impl = std::make_unique<Impl>(options.cached_shapes);
+  auto impl = std::make_unique<Impl>(options);
   Shared& shared = impl->shared;
   if (options.kernels == nullptr) {
     TESSERA_ASSIGN(options.kernels, kernels::chosen_set());

@@ -28,13 +28,14 @@ namespace tessera::runtime {
 using StepChecker = std::function<Status(std::string_view op, const kernels::Args& args)>;
 
 struct SessionOptions {
-  int threads = 0;                              // 0: as many as the container gives
-  std::shared_ptr<ThreadPool> pool = {};        // shared with other sessions; null: a pool of `threads` of its own
-  HostResolver host = {};                       // needed by plans with host steps
-  const kernels::KernelSet* kernels = nullptr;  // null: what TESSERA_ISA or the CPU says
-  size_t cached_shapes = 64;                    // instances kept, of all routines together
-  bool reuse_memory = true;                     // intermediates take each other's memory
-  int64_t max_iterations = int64_t{1} << 22;    // of one loop; E0506 beyond
+  int threads = 0;                               // 0: as many as the container gives
+  std::shared_ptr<ThreadPool> pool = {};         // shared with other sessions; null: a pool of `threads` of its own
+  HostResolver host = {};                        // needed by plans with host steps
+  const kernels::KernelSet* kernels = nullptr;   // null: what TESSERA_ISA or the CPU says
+  size_t cached_shapes = 4096;                   // instances kept, of all routines together
+  size_t cached_shape_bytes = size_t{32} << 20;  // that they take
+  bool reuse_memory = true;                      // intermediates take each other's memory
+  int64_t max_iterations = int64_t{1} << 22;     // of one loop; E0506 beyond
   // Told of each constant that had to be copied because its memory is not aligned to its elements: the source is read
   // no more, and its pages may be given back.
   std::function<void(const void* data, size_t bytes)> release_source = {};

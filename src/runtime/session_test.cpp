@@ -109,6 +109,13 @@ TEST(Session, KeepsABoundedNumberOfShapes) {
     ASSERT_TRUE(
         session->run(std::vector<Value>{floats({n, 3}, std::vector<float>(static_cast<size_t>(3 * n)))}).has_value());
   EXPECT_EQ(session->cached_shapes(), 3u);
+  options.cached_shapes = 100;
+  options.cached_shape_bytes = 1;  // less than one takes: the last one stays
+  session = session_of(transposing(), options);
+  for (int64_t n = 1; n < 20; ++n)
+    ASSERT_TRUE(
+        session->run(std::vector<Value>{floats({n, 3}, std::vector<float>(static_cast<size_t>(3 * n)))}).has_value());
+  EXPECT_EQ(session->cached_shapes(), 1u);
 }
 
 TEST(Session, ReportsItsMemory) {

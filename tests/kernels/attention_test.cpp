@@ -109,9 +109,9 @@ TEST(Attention, LengthsOfACache) {
   attention({1, 8, 1, 64}, {1, 2, 3000, 64}, {1, 2, 3000, 64}, {.lengths = numbers({1}, {2111}), .causal = {0}});
 }
 
-// Of 200 keys the first 180 hidden: an addend that repeats would not hide the first of each row.
-constexpr double kPadded[] = {-1e9, -1e9, -1e9, -1e9, -1e9, -1e9, -1e9, -1e9, -1e9, -1e9,
-                              -1e9, -1e9, -1e9, -1e9, -1e9, -1e9, -1e9, -1e9, -1e9, 0};
+// Hides nineteen keys of twenty.
+constexpr double kPadding[] = {-50, -50, -50, -50, -50, -50, -50, -50, -50, -50,
+                               -50, -50, -50, -50, -50, -50, -50, -50, -50, 0};
 
 TEST(Attention, FillsThatAreFinite) {
   for (int64_t t : {3, 40}) {
@@ -121,12 +121,14 @@ TEST(Attention, FillsThatAreFinite) {
       attention(q, k, k, {.causal = {-2}, .fill = fill});  // the first rows weigh all keys alike
       attention(q, k, k, {.mask = hides({t, 1}), .fill = fill});
       attention(q, k, k, {.mask = hides({t, 200}), .lengths = numbers({1}, {120}), .fill = fill});
-      // What is added is added to the fill too, and where it hides all that a row sees, the fills show.
+    }
+    // What is added is added to the fill too, and where it hides all that a row sees, the fills show.
+    const Operand padding = numbers({200}, std::vector<double>(std::begin(kPadding), std::end(kPadding)), DType::f32);
+    for (double fill : {-5.0, -40.0}) {
       attention(q, k, k, {.mask = adds({200}), .bias = adds({t, 200}), .causal = {100}, .fill = fill});
-      const Operand first = numbers({200}, std::vector<double>(std::begin(kPadded), std::end(kPadded)), DType::f32);
-      attention(q, k, k, {.mask = first, .causal = {1}, .fill = fill});
-      attention(q, k, k, {.mask = adds({1, 2, t, 200}), .bias = first, .causal = {0}, .window = {-3}, .fill = fill});
-      attention(q, k, k, {.mask = first, .sinks = adds({2}), .causal = {20}, .fill = fill});
+      attention(q, k, k, {.mask = padding, .causal = {1}, .fill = fill});
+      attention(q, k, k, {.mask = adds({1, 2, t, 200}), .bias = padding, .causal = {0}, .window = {-3}, .fill = fill});
+      attention(q, k, k, {.mask = padding, .sinks = adds({2}), .causal = {20}, .fill = fill});
     }
     const double least = -std::numeric_limits<float>::max();
     attention(q, k, k,

@@ -26,7 +26,7 @@ LIMITS = {"bert": 6, "whisper_encoder": 6}
 BLOCKS = {
     "gpt2": ["layer_norm", "linear", "concat", "concat", "attention", "linear+add+layer_norm", "linear+gelu_tanh",
              "linear+add"],
-    "llama": ["rms_norm", "linear", "rotary", "rotary", "attention", "linear+add+rms_norm", "linear+silu+mul",
+    "llama": ["rms_norm", "linear", "rotary", "attention", "linear+add+rms_norm", "linear+silu+mul",
               "linear+add"],
     "vit": ["add+layer_norm", "linear", "attention", "linear+add+layer_norm", "linear+gelu", "linear+add"],
     "conv_norm": ["conv+silu"],
