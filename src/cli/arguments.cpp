@@ -327,10 +327,10 @@ const CommandSpec kCommands[] = {
        add_reference(app, draft);
        add_json(app, draft);
      }},
-    {"quantize", "Write a GGUF file's weights in smaller types",
+    {"quantize", "Write a model's weights as a GGUF file, in smaller types",
      "tessera quantize model-bf16.gguf -o model-q4.gguf --type Q4_K_M",
      [](CLI::App& app, Draft& draft) {
-       app.add_option("MODEL", draft.arguments.subject, "a GGUF file")->required();
+       app.add_option("MODEL", draft.arguments.subject, "a GGUF file, or a folder with config.json")->required();
        app.add_option("-o,--output", draft.arguments.output, "the GGUF file to write")->required()->type_name("FILE");
        app.add_option("--type", draft.arguments.type,
                       fmt::format("types of the weights (default Q4_K_M): {}", joined(engine::recipes(), " ")))

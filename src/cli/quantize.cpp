@@ -17,7 +17,7 @@ Result<int> quantize(const Arguments& arguments) {
     progress.show(fmt::format("tensor {} of {}", tensor + 1, of));
     return check_stop("all tensors were written");
   };
-  Result<engine::QuantizeReport> report = engine::quantize_gguf(arguments.subject, arguments.output, options);
+  Result<engine::QuantizeReport> report = engine::quantize(arguments.subject, arguments.output, options);
   progress.clear();
   if (!report) return tl::unexpected(std::move(report).error());
   if (arguments.json) {

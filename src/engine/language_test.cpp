@@ -230,7 +230,7 @@ TEST(LanguageModels, TakeWeightsInOtherTypes) {
       if (!path.ends_with(".gguf") || c.weights == "keep") continue;
       // A file that `quantize` wrote holds the very same weights.
       TestFolder folder;
-      ASSERT_TRUE(quantize_gguf(path, folder / "small.gguf", {.recipe = c.weights}));
+      ASSERT_TRUE(quantize(path, folder / "small.gguf", {.recipe = c.weights}));
       const auto small = open_language_model(folder / "small.gguf");
       ASSERT_TRUE(small) << small.error().to_string();
       const auto other = decoder_of(*small);

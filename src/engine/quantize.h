@@ -30,9 +30,10 @@ struct QuantizeReport {
   std::vector<QuantizedKind> kinds;  // by type, in the order in which they were met
 };
 
-// Reads a GGUF file and writes another with the same metadata and its matrices in the recipe's types. Vectors, and
-// matrices whose rows divide into no block, stay as they are. E0801 for an unknown recipe, and what reading, converting
-// and writing find wrong.
-Result<QuantizeReport> quantize_gguf(const std::string& from, const std::string& to, const QuantizeOptions& options);
+// Reads a GGUF file, or a folder as Hugging Face's libraries write it, and writes a GGUF file with the same metadata
+// and its matrices in the recipe's types. Vectors, and matrices whose rows divide into no block, stay as they are.
+// E0801 for an unknown recipe, E0402 for a model that GGUF cannot hold, and what reading, converting and writing find
+// wrong.
+Result<QuantizeReport> quantize(const std::string& from, const std::string& to, const QuantizeOptions& options);
 
 }  // namespace tessera::engine

@@ -123,6 +123,8 @@ class Writer {
   // E0203 for two tensors of one name, E0313 when a row does not divide into blocks, E0312 when the data has another
   // size than declared, and what AtomicFile gives. `alignment` is a power of two.
   Status write(const std::string& path, uint32_t alignment = 32) const;
+  // The bytes before the tensors' data: all of a file that has none. E0203 and E0313 as write().
+  Result<std::string> head(uint32_t alignment = 32) const;
 
  private:
   struct Entry {

@@ -27,9 +27,9 @@ void append_array(std::string& out, ValueType element, uint64_t count) {
   append(out, count);
 }
 
-Status pad(AtomicFile& file, uint64_t alignment) {
-  const uint64_t rest = file.position() % alignment;
-  return rest == 0 ? Status() : file.write(std::string(alignment - rest, '\0'));
+// Zeros from `position` to the next multiple of `alignment`.
+std::string padding(uint64_t position, uint64_t alignment) {
+  return std::string((alignment - position % alignment) % alignment, '\0');
 }
 
 }  // namespace
@@ -74,7 +74,7 @@ void Writer::add(std::string name, GgmlType type, Dims shape, Data data) {
   items_.push_back({std::move(name), type, std::move(shape), std::move(data)});
 }
 
-Status Writer::write(const std::string& path, uint32_t alignment) const {
+Result<std::string> Writer::head(uint32_t alignment) const {
   TESSERA_CHECK(std::has_single_bit(alignment));
   Writer with_alignment;
   with_alignment.entries_ = entries_;
@@ -88,7 +88,6 @@ Status Writer::write(const std::string& path, uint32_t alignment) const {
     head += e.encoded;
   }
   std::unordered_set<std::string_view> names;
-  std::vector<uint64_t> sizes;
   uint64_t offset = 0;
   for (const Item& item : items_) {
     if (!names.insert(item.name).second)
@@ -99,19 +98,23 @@ Status Writer::write(const std::string& path, uint32_t alignment) const {
     for (size_t a = item.shape.size(); a-- > 0;) append(head, static_cast<uint64_t>(item.shape[a]));
     append(head, static_cast<uint32_t>(item.type));
     append(head, offset);
-    sizes.push_back(bytes);
     offset += (bytes + alignment - 1) / alignment * alignment;
   }
+  return head + padding(head.size(), alignment);
+}
+
+Status Writer::write(const std::string& path, uint32_t alignment) const {
+  TESSERA_ASSIGN(const std::string begin, head(alignment));
   TESSERA_ASSIGN(AtomicFile file, AtomicFile::create(path));
-  TESSERA_TRY(file.write(head));
-  TESSERA_TRY(pad(file, alignment));
-  for (size_t i = 0; i < items_.size(); ++i) {
-    TESSERA_ASSIGN(const Tensor tensor, items_[i].data());
-    if (tensor.bytes() != sizes[i])
-      return fail(Code::shape_mismatch, "tensor '{}' has {} bytes of data, and its type and shape take {}",
-                  items_[i].name, tensor.bytes(), sizes[i]);
+  TESSERA_TRY(file.write(begin));
+  for (const Item& item : items_) {
+    TESSERA_ASSIGN(const uint64_t bytes, byte_size(item.name, item.type, item.shape));
+    TESSERA_ASSIGN(const Tensor tensor, item.data());
+    if (tensor.bytes() != bytes)
+      return fail(Code::shape_mismatch, "tensor '{}' has {} bytes of data, and its type and shape take {}", item.name,
+                  tensor.bytes(), bytes);
     TESSERA_TRY(file.write(Bytes(static_cast<const std::byte*>(tensor.data()), tensor.bytes())));
-    TESSERA_TRY(pad(file, alignment));
+    TESSERA_TRY(file.write(padding(file.position(), alignment)));
   }
   return file.commit();
 }

@@ -1,4 +1,5 @@
 // Tokenizers of SentencePiece and GGUF files, and chat templates.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -9,7 +10,9 @@
 #include "formats/gguf.h"
 #include "formats/protobuf.h"
 #include "text/chat_template.h"
+#include "text/gguf_vocabulary.h"
 #include "text/tokenizer.h"
+#include "text/unicode.h"
 
 namespace tessera::text {
 namespace {
@@ -172,6 +175,77 @@ struct Rendered {
   const char* source;
   const char* wanted;
 };
+
+// tokenizer.json as the metadata of a GGUF file, read back.
+TEST(TokenizerFiles, AreWrittenAsGguf) {
+  std::string letters;  // a vocabulary of all bytes, by their letters
+  int id = 0;
+  for (uint32_t c = 0x21; c < 0x144; ++c)
+    if (c < 0x7F || (c > 0xA0 && c != 0xAD)) {
+      append_utf8(letters += c == '"' || c == '\\' ? "\"\\" : "\"", c);
+      letters += fmt::format("\": {}, ", id++);
+    }
+  const std::string bytes =
+      R"("type": "BPE", "vocab": {)" + letters + R"("he": 260, "Ġhe": 261}, "merges": ["h e", ["Ġ", "he"]])";
+  const std::string fallback = [] {
+    std::string tokens;
+    for (int i = 0; i < 256; ++i) tokens += fmt::format("\"<0x{:02X}>\": {}, ", i, i + 3);
+    return R"("type": "BPE", "byte_fallback": true, "unk_token": "<unk>", "vocab": {"<unk>": 0, "<s>": 1, "</s>": 2, )" +
+           tokens + R"("▁": 259, "h": 260, "e": 261, "he": 262, "▁he": 263}, "merges": ["h e", "▁ he"])";
+  }();
+  const std::string special = R"("added_tokens": [{"id": 264, "content": "<|im_start|>", "special": true})";
+  const std::string added = special + R"(, {"id": 265, "content": "<think>", "special": false}], )";
+  const std::string byte_decoder = R"("decoder": {"type": "ByteLevel"}, )";
+  const std::string llama_parts =
+      R"("normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"},
+      {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]}, "decoder": {"type": "Sequence", "decoders": [
+      {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+      {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}, )";
+  const auto split = [&](const std::string& regex) {
+    return R"("pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": ")" +
+           regex +
+           R"("}, "behavior": "Isolated"}, {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]}, )";
+  };
+  struct Case {
+    std::string parts, model;
+    const char* kind;  // null: GGUF has no word for it
+    const char* pre;
+  };
+  const Case cases[] = {
+      {added + byte_decoder + R"("pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, )", bytes, "gpt2",
+       "gpt-2"},
+      {added + byte_decoder + split(R"([\\s\\S])"), bytes, nullptr, ""},
+      {special + "], " + llama_parts, fallback, "llama", "none"},
+  };
+  for (const Case& c : cases) {
+    const TestFolder folder;
+    folder.put("tokenizer.json", "{" + c.parts + "\"model\": {" + c.model + "}}");
+    folder.put("tokenizer_config.json", R"({"eos_token": "<|im_start|>", "chat_template": "{{ messages }}"})");
+    gguf::Writer writer;
+    const Status written = write_gguf_vocabulary(folder.path(), 270, writer);
+    EXPECT_EQ(written.has_value(), c.kind != nullptr) << (written ? c.parts : written.error().to_string());
+    if (!written) {
+      EXPECT_EQ(written.error().code, Code::unsupported_feature);
+      continue;
+    }
+    const std::string head = writer.head().value();
+    const gguf::File file = gguf::File::parse(std::as_bytes(std::span(head))).value();
+    EXPECT_EQ(file.string("tokenizer.ggml.model").value(), c.kind);
+    EXPECT_EQ(file.string("tokenizer.ggml.pre", "none").value(), c.pre);
+    EXPECT_EQ(file.strings("tokenizer.ggml.tokens")->back(), "[PAD269]");
+    const auto wanted = Tokenizer::load(folder.path());
+    const auto made = Tokenizer::from_gguf(file);
+    ASSERT_TRUE(wanted && made);
+    for (std::string_view text : {"he he<|im_start|>he<think> é", "hhee  he"}) {
+      EXPECT_EQ(made->encode_ids(text).value(), wanted->encode_ids(text).value()) << text;
+      EXPECT_EQ(made->decode(made->encode_ids(text).value()), wanted->decode(wanted->encode_ids(text).value()));
+    }
+    EXPECT_EQ(made->special().eos, 264);
+    EXPECT_EQ(made->chat_templates().at(0).source, "{{ messages }}");
+  }
+  gguf::Writer nothing;
+  EXPECT_TRUE(write_gguf_vocabulary(TestFolder().path(), 10, nothing));  // a folder without a tokenizer
+}
 
 TEST(ChatTemplate, Renders) {
   const auto context =

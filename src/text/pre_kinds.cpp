@@ -73,4 +73,10 @@ Result<PreKind> find_pre_kind(std::string_view name) {
   return fail(Code::unsupported_feature, "tokenizer.ggml.pre is '{}', which is not known", name);
 }
 
+std::vector<std::string_view> pre_kind_names() {
+  std::vector<std::string_view> names;
+  for (const Entry& entry : entries()) names.push_back(entry.names.front());
+  return names;
+}
+
 }  // namespace tessera::text

@@ -16,5 +16,7 @@ struct PreKind {
 };
 // E0402 for a name that is not known.
 Result<PreKind> find_pre_kind(std::string_view name);
+// One name of each kind.
+std::vector<std::string_view> pre_kind_names();
 
 }  // namespace tessera::text

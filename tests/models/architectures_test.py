@@ -270,6 +270,7 @@ METADATA = {"context_length": 256, "embedding_length": C, "block_count": L, "fee
 
 class Comparison(unittest.TestCase):
     ids = IDS
+    written = set()  # kinds of models that have been written as GGUF
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -289,6 +290,22 @@ class Comparison(unittest.TestCase):
             model = os.path.join(self.folder, "model")
             write_folder(model, config, weights)
             self.compare(model, wanted, *(command or ("logits",)))
+            if not command:
+                self.check_written(model, config, wanted)
+
+    def check_written(self, model, config, wanted):
+        """The same from the GGUF file that `quantize` makes of a folder, or what such files cannot say."""
+        path = os.path.join(self.folder, "written.gguf")
+        result = subprocess.run([TESSERA, "quantize", model, "-o", path, "--type", "F32"], capture_output=True, text=True,
+                                timeout=120)
+        if result.returncode == 0:
+            self.compare(path, wanted, "logits")
+            self.written.add(config["model_type"])
+        else:
+            self.assertRegex(result.stderr, "E0402 .* cannot say its|E0402 .* cannot say how its rope")
+            self.assertFalse(os.path.exists(path))
+        if os.path.exists(path):
+            os.remove(path)
 
     def check_gguf(self, architecture, metadata, weights, wanted, *command):
         with self.subTest(architecture, **metadata):
@@ -298,6 +315,12 @@ class Comparison(unittest.TestCase):
 
 
 class Architectures(Comparison):
+    @classmethod
+    def tearDownClass(cls):
+        missing = {"llama", "mistral", "granite", "smollm3", "qwen3", "qwen3_moe", "gemma", "gemma3_text", "gemma3", "phi3",
+                   "gpt_neox"} - cls.written
+        assert not missing or len(sys.argv) > 1, f"never written as GGUF: {missing}"
+
     def test_llama_and_its_ropes(self):
         config = {**CONFIG, "model_type": "llama"}
         model = Llama(groups=H)
