@@ -55,6 +55,17 @@ TESSERA_INLINE Vec vexp(Vec x) {
 #endif
 }
 
+// e^x for x <= 0, which is what softmax asks for; 0 where it would be smaller than any normal number.
+TESSERA_INLINE Vec vexp_of_negative(Vec x) {
+  constexpr float kLeast = -87.3f;
+  constexpr double kWhole = 1.4426950408889634;  // log2 e
+  constexpr float kHigh = static_cast<float>(kWhole), kLow = static_cast<float>(kWhole - static_cast<double>(kHigh));
+  const Vec bounded = vmax(splat(kLeast), x);
+  const Vec shifted = fma(bounded, splat(kHigh), splat(kRounder));
+  const Vec r = fma(bounded, splat(kLow), fma(bounded, splat(kHigh), kRounder - shifted));
+  return x < kLeast ? Vec{} : times_power(power_of_two_near_0(r), shifted);
+}
+
 TESSERA_INLINE Vec vlog(Vec x) {
   const VecI tiny = x < 1.17549435e-38f;
   const Vec scaled = tiny ? x * 8388608.f : x;  // subnormals

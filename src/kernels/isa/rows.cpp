@@ -35,7 +35,7 @@ void softmax_row(const float* x, float* y, int64_t n) {
   const float most = max_lanes(largest);
   Vec sums = {};
   for_vectors(x, n, -__builtin_inff(), [&](Vec v, int64_t i, int64_t width) {
-    const Vec e = vexp(v - most);
+    const Vec e = vexp_of_negative(v - most);
     if (!Log) put(y + i, width, e);
     // Past the row -inf gives 0, unless the whole row is -inf: then each result is NaN anyway.
     sums += e;
@@ -58,7 +58,7 @@ void softmax_columns(const float* x, float* y, int64_t n, int64_t inner, int64_t
   for (int64_t k = 0; k < n; ++k) most = vmax(read(x + k * inner), most);
   Vec sum = {};
   for (int64_t k = 0; k < n; ++k) {
-    const Vec e = vexp(read(x + k * inner) - most);
+    const Vec e = vexp_of_negative(read(x + k * inner) - most);
     if (!Log) put(y + k * inner, width, e);
     sum += e;
   }
