@@ -164,14 +164,14 @@ Tolerance conformance_tolerance(DType dtype) {
   }
 }
 
-Distance distance(const Tensor& actual, const Tensor& expected) {
+Distance distance(const Tensor& actual, const Tensor& expected, bool nan_is_any) {
   const std::vector<double> a = decoded(actual), b = decoded(expected);
   Distance result;
   double dot = 0, norm_a = 0, norm_b = 0, largest = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     if (std::isfinite(b[i])) largest = std::max(largest, std::abs(b[i]));
     if (std::isfinite(a[i]) && std::isfinite(b[i])) dot += a[i] * b[i], norm_a += a[i] * a[i], norm_b += b[i] * b[i];
-    if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
+    if (a[i] == b[i] || (std::isnan(b[i]) && (nan_is_any || std::isnan(a[i])))) continue;
     double off = std::abs(a[i] - b[i]);
     if (!std::isfinite(off)) off = kInfinity;
     if (off > result.max_abs) result = {off, 0, 1, static_cast<int64_t>(i), a[i], b[i]};

@@ -30,7 +30,8 @@ struct Distance {
   double actual = 0;    // that element
   double expected = 0;
 };
-Distance distance(const Tensor& actual, const Tensor& expected);
+// `nan_is_any`: where a NaN is expected, a number will do.
+Distance distance(const Tensor& actual, const Tensor& expected, bool nan_is_any = false);
 
 // Nothing when the values agree in kind, type, shape and, up to `tolerance` of their type, in every element; else one
 // line that says where they do not. Sequences and optionals are compared item by item.

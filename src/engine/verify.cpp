@@ -14,6 +14,7 @@
 #include "engine/model.h"
 #include "engine/replay.h"
 #include "ir/core_ops.h"
+#include "ops/ops.h"
 
 namespace tessera::engine {
 namespace {
@@ -21,7 +22,23 @@ namespace {
 // The same relative error for every tolerance of difference(): sequences and optionals have no other measure.
 Tolerance nested_tolerance(DType dtype) { return {verify_tolerance(dtype), verify_tolerance(dtype)}; }
 
-ValueVerdict judge(std::string name, const Value& actual, const Value& expected, double tolerance) {
+// Whether rows of attention that see no key are 0 in the graph, as a softmax of -inf alone, which the model may have
+// in its place, is not: what follows from such rows are numbers here and none there.
+bool has_empty_rows(const ir::Graph& graph) {
+  for (ir::NodeId n = 0; n < graph.node_count(); ++n) {
+    const ir::Node& node = graph.node(n);
+    if (node.op != &ops::attention_op) continue;
+    const ir::A attrs(*node.op, *node.attrs);
+    const auto operands = graph.operands(n);
+    const bool masked =
+        std::any_of(operands.begin() + 3, operands.end(), [](ir::ValueId v) { return v != ir::kNoValue; });
+    if (std::isinf(attrs.real("fill")) && (masked || !attrs.dims("causal").empty() || !attrs.dims("window").empty()))
+      return true;
+  }
+  return false;
+}
+
+ValueVerdict judge(std::string name, const Value& actual, const Value& expected, double tolerance, bool nan_is_any) {
   ValueVerdict verdict;
   verdict.name = std::move(name);
   const Tensor* a = actual.tensor();
@@ -35,7 +52,7 @@ ValueVerdict judge(std::string name, const Value& actual, const Value& expected,
     return verdict;
   }
   verdict.tolerance = is_float(a->dtype()) && tolerance > 0 ? tolerance : verify_tolerance(a->dtype());
-  verdict.distance = distance(*a, *b);
+  verdict.distance = distance(*a, *b, nan_is_any);
   verdict.ok = verdict.distance->relative <= verdict.tolerance;
   if (!verdict.ok)
     verdict.why = fmt::format("element {} is {:.9g}, the reference {:.9g}: relative error {:.3g}, allowed {:.3g}",
@@ -69,6 +86,7 @@ class Comparison {
     compile_.reuse_memory = options_.compile.reuse_memory;
     compile_.pool = std::make_shared<ThreadPool>(options_.threads > 0 ? options_.threads : usable_cores());
     TESSERA_ASSIGN(const Compilation made, compile_steps(graph, compile_));
+    nan_is_any_ = has_empty_rows(*made.expanded) && !has_empty_rows(graph);
     Reference reference{graph, std::move(operands)};
     reference.stop = stop_;
     TESSERA_ASSIGN(const std::vector<ir::ValueId> named, run_reference(*made.expanded, reference));
@@ -120,7 +138,7 @@ class Comparison {
   // Adds what was found of one value.
   Status add(ir::NameId name, int output, std::string text, const Value& actual, const ir::RefValue& reference) {
     TESSERA_ASSIGN(const Value expected, ir::from_ref(reference));
-    ValueVerdict verdict = judge(std::move(text), actual, expected, tolerance_);
+    ValueVerdict verdict = judge(std::move(text), actual, expected, tolerance_, nan_is_any_);
     verdict.output = output >= 0;
     compared_.push_back({name, output, verdict.ok});
     verdict_.ok &= verdict.ok || output < 0;
@@ -197,7 +215,7 @@ class Comparison {
                   compared_.begin() + static_cast<ptrdiff_t>(reference.outputs.size()));
     const Agrees agrees = [&](const ir::RefValue& actual, const ir::RefValue& expected) {
       const Result<Value> a = ir::from_ref(actual), b = ir::from_ref(expected);
-      return a && b && judge("", *a, *b, tolerance_).ok;
+      return a && b && judge("", *a, *b, tolerance_, nan_is_any_).ok;
     };
     TESSERA_ASSIGN(verdict_.culprit, guilty_rewrite(reference, values, compile_, agrees));
     if (!verdict_.culprit) TESSERA_TRY(trace_kernels(*made.expanded, inputs, reference, agrees));
@@ -256,6 +274,7 @@ class Comparison {
   Verdict verdict_;
   std::vector<Compared> compared_;  // parallel to verdict_.values
   bool differs_ = false;
+  bool nan_is_any_ = false;  // in the reference: of rows that see no key
 };
 
 }  // namespace

@@ -17,7 +17,9 @@ namespace tessera::ir {
 
 using TermId = uint32_t;
 constexpr TermId kNoTerm = ~TermId{0};
-constexpr int kDepthOfOperators = 3;
+// How far below a term its operators are known; patterns look a step less far, since a product that others use too is
+// one more step.
+constexpr int kDepthOfOperators = 4;
 
 struct Term {
   enum class Kind : uint8_t {

@@ -75,7 +75,7 @@ class Attentions {
     call.mask = call.bias = call.sinks = X{&b_, ir::kNoValue};
     call.scale = s->scale;
     call.softcap = s->softcap;
-    const X q = unscaled(s->q, call.scale), k = unscaled(s->k, call.scale),
+    const X q = rows_of(unscaled(s->q, call.scale), s->rows), k = unscaled(s->k, call.scale),
             v = swap_axes(b_.wrap(operand_of(graph_, root, 1)), -1, -2);
     if (!q || !k || !v) return false;
     const Shape of_scores = leading(s->level, s->level.size() - 1);
@@ -177,6 +177,14 @@ class Attentions {
     full.push_back(last);
     x = broadcast(x, full);
     return reshape(x, {call.lead[0], call.lead[1], rows, last});
+  }
+
+  // q in the order of the rows of its product.
+  X rows_of(X q, const std::optional<ir::View>& rows) {
+    if (!rows || !q) return q;
+    ir::View view = *rows;
+    view.axes.back() = {{q.rank() - 1, 1, q.dim(-1)}};
+    return b_.view(q, std::move(view));
   }
 
   // Where the rows of a product were taken apart, its operands have an axis less.

@@ -44,6 +44,35 @@ bool is_row_maximum(const Graph& graph, ValueId v, ValueId rows) {
   return std::any_of(axes.begin(), axes.end(), [&](int64_t a) { return a == -1 || a == rank - 1; });
 }
 
+// Whether a view of [..., R, S] takes the rows apart, in any order, and leaves all else as it is.
+bool takes_rows_apart(const ir::View& view, const Shape& base) {
+  const size_t rank = view.axes.size(), batch = base.size() - 2;
+  if (base.size() < 2 || rank <= base.size()) return false;
+  for (Dim offset : view.offsets)
+    if (!offset.is(0)) return false;
+  Shape strides, sizes;
+  for (size_t a = 0; a < rank; ++a) {
+    if (view.axes[a].size() != 1) return false;
+    const ir::ViewAtom& digit = view.axes[a][0];
+    const bool row = a >= batch && a + 1 < rank;
+    if (digit.axis != static_cast<int>(row ? batch : a < batch ? a : batch + 1)) return false;
+    if (row) {
+      strides.push_back(digit.stride);
+      sizes.push_back(digit.size);
+    } else if (!digit.stride.is(1) || !(digit.size == base[static_cast<size_t>(digit.axis)])) {
+      return false;
+    }
+  }
+  // Each digit's stride is the product of the sizes of those below it.
+  Dim below = 1;
+  for (size_t found = 0; found < strides.size(); ++found) {
+    const auto next = std::find(strides.begin(), strides.end(), below);
+    if (next == strides.end()) return false;
+    below = below * sizes[static_cast<size_t>(next - strides.begin())];
+  }
+  return below == base[batch];
+}
+
 // Whether scores of this type are lost beside the number.
 bool hides(double number, DType type) { return number <= (type == DType::f16 ? kHidesHalf : kHides); }
 
@@ -130,11 +159,19 @@ class Reader {
     const ValueId base = graph_.operands(def)[0];
     const auto& view = std::get<ir::View>(graph_.node(def).attrs->values[0]);
     const Shape from = graph_.type(base)->shape, shape = view.shape();
-    if (from.size() < 2 || shape.size() < 2 || !keeps_last_axis(view, from)) return false;
+    if (from.size() < 2 || shape.size() < 2) return false;
+    const bool product = defined_by(graph_, uncast(graph_, base), ops::dot_op) != nullptr;
+    if (product && to.level.empty() && !keeps_last_axis(view, from) && takes_rows_apart(view, from)) {
+      to.levels.push_back(shape);
+      to.level = shape;
+      to.rows = view;
+      return read(base, factor, to, depth - 1);
+    }
+    if (!keeps_last_axis(view, from)) return false;
     to.levels.push_back(shape);
     // The rows of a product that are told apart: R heads of a group, say.
     if (!(from[from.size() - 2] == shape[shape.size() - 2])) {
-      if (defined_by(graph_, uncast(graph_, base), ops::dot_op) == nullptr || shape.size() <= from.size()) return false;
+      if (!product || shape.size() <= from.size()) return false;
       for (size_t a = 0; a + 2 < from.size(); ++a)
         if (!(from[a] == shape[a])) return false;
       to.level = shape;
@@ -160,6 +197,7 @@ class Reader {
     to.q = inner.q;
     to.k = inner.k;
     to.level = inner.level;
+    to.rows = inner.rows;
     to.levels.insert(to.levels.end(), inner.levels.begin(), inner.levels.end());
     to.scale = scale;
   }
@@ -175,7 +213,8 @@ class Reader {
       const ValueId base = graph_.operands(def)[0];
       const Shape& from = graph_.type(base)->shape;
       return graph_.type(v)->shape.size() == rank && from.size() >= 2 &&
-             keeps_last_axis(std::get<ir::View>(node.attrs->values[0]), from) &&
+             (keeps_last_axis(std::get<ir::View>(node.attrs->values[0]), from) ||
+              takes_rows_apart(std::get<ir::View>(node.attrs->values[0]), from)) &&
              holds_scores(base, from.size(), depth - 1);
     }
     for (const ir::OpDef* op : {&ops::add_op, &ops::sub_op, &ops::mul_op, &ops::div_op, &ops::neg_op, &ops::tanh_op,

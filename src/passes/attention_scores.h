@@ -34,8 +34,9 @@ struct Mask {
 
 struct Scores {
   ir::ValueId q = ir::kNoValue, k = ir::kNoValue;
-  Shape level;                // of the product, its rows apart where a view takes them apart
-  std::vector<Shape> levels;  // all that there are, from the softmax to the product
+  Shape level;                   // of the product, its rows apart where a view takes them apart
+  std::optional<ir::View> rows;  // that view, where it also puts them in another order
+  std::vector<Shape> levels;     // all that there are, from the softmax to the product
   double scale = 1, softcap = 0;
   std::vector<Mask> masks;                  // from the softmax to the product
   std::vector<std::pair<Met, bool>> times;  // what multiplies the product, or divides it; one row or one column

@@ -18,6 +18,14 @@ using ir::ValueId;
 // Conditions on weights are small.
 constexpr int kConditionDepth = 6;
 
+// Whether the view's last axis is that of its base.
+bool is_last_axis(const ir::View& view, const Shape& base) {
+  if (view.axes.empty() || view.axes.back().size() != 1) return false;
+  const ir::ViewAtom& digit = view.axes.back()[0];
+  const int last = static_cast<int>(base.size()) - 1;
+  return digit.axis == last && digit.stride.is(1) && digit.size == base.back() && view.offsets.back().is(0);
+}
+
 class Reader {
  public:
   Reader(const ir::Graph& graph, const Uses& uses) : graph_(graph), uses_(uses) {}
@@ -111,7 +119,8 @@ class Reader {
     if (flat == nullptr || (reshaped && same_rows)) return reshaped ? scores : kNoValue;
     const ValueId base = operand_of(graph_, scores, 0);
     const auto whole = ir::compose(std::get<ir::View>(flat->attrs->values[0]), view);
-    const bool apart = whole && keeps_last_axis(*whole, graph_.type(base)->shape) && rows.back() == shape.back();
+    const bool apart = whole && keeps_last_axis(*whole, graph_.type(base)->shape) &&
+                       is_last_axis(std::get<ir::View>(flat->attrs->values[0]), graph_.type(base)->shape);
     return apart ? base : reshaped ? scores : kNoValue;
   }
 

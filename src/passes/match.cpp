@@ -335,7 +335,7 @@ Pattern::Pattern(ir::Graph graph, std::vector<int> operands, std::vector<Hole> h
     std::stable_sort(parts_[t].begin(), parts_[t].end(),
                      [&](const Factor& a, const Factor& b) { return rank(a.first) < rank(b.first); });
   }
-  needs_ = needs(root(), ir::kDepthOfOperators) & ~terms_.own_operator(root());
+  needs_ = needs(root(), ir::kDepthOfOperators - 1) & ~terms_.own_operator(root());
 }
 
 int Pattern::rank(TermId t) const { return variable(t) >= 0 ? 2 : holds_part(t) ? 1 : 0; }

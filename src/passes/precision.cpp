@@ -1,5 +1,6 @@
 #include "passes/precision.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "base/result.h"
@@ -16,14 +17,20 @@ using ir::NodeId;
 using ir::ValueId;
 using ir::X;
 
+// A rule fits a layer when it fits one of the user's nodes whose work the layer does: its product, its bias.
 Precision precision_of(const ir::Graph& graph, NodeId n, std::span<const PrecisionRule> rules) {
-  const ir::Location& location = graph.context().location(graph.node(n).location);
+  const ir::Context& context = graph.context();
+  const std::vector<ir::LocId> places = context.covered(graph.node(n).location);
   auto fits = [](const std::string& glob, std::string_view text) { return glob.empty() || glob_match(glob, text); };
   Precision precision = Precision::keep;
   for (const PrecisionRule& rule : rules) {
-    const bool kind =
-        fits(rule.kind, graph.node(n).op->name) || fits(rule.kind, graph.context().text(location.op_type));
-    if (kind && fits(rule.name, graph.context().text(location.node))) precision = rule.precision;
+    const bool here = fits(rule.kind, graph.node(n).op->name);
+    const bool fit = (here && rule.name.empty()) || std::any_of(places.begin(), places.end(), [&](ir::LocId place) {
+                       const ir::Location& location = context.location(place);
+                       return (here || fits(rule.kind, context.text(location.op_type))) &&
+                              fits(rule.name, context.text(location.node));
+                     });
+    if (fit) precision = rule.precision;
   }
   return precision;
 }

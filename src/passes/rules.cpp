@@ -52,6 +52,14 @@ std::vector<Shape> partial_shapes(const Shape& y) {
   return {y, table, table};
 }
 
+// The same with tables of half the width.
+template <int Numerator, int Denominator>
+std::vector<Shape> partial_half_shapes(const Shape& y) {
+  std::vector<Shape> shapes = partial_shapes<Numerator, Denominator>(y);
+  for (size_t i = 1; i < shapes.size(); ++i) shapes[i].back() = shapes[i].back().value() / 2;
+  return shapes;
+}
+
 X halves(X x, int64_t i) { return slice(x, -1, floordiv(x.dim(-1), 2) * i, floordiv(x.dim(-1), 2)); }
 X every_other(X x, int64_t i) { return slice(x, -1, i, floordiv(x.dim(-1), 2), 2); }
 X twice(X table) { return ir::concat({table, table}, -1); }
@@ -116,6 +124,17 @@ void add_rope_rules(std::vector<Rule>& all) {
     add("partial_rope", partial, {}, style, partial_shapes<2, 5>, ops::concat_op, 2);
     add("partial_rope", partial, {}, style, partial_shapes<3, 4>, ops::concat_op, 2);
   }
+  const ir::Meaning partial_halves = [](X x, X c, X s) {
+    const Dim half = c.dim(-1), whole = x.dim(-1);
+    const X a = slice(x, -1, 0, half), b = slice(x, -1, half, half);
+    return ir::concat({a * c - b * s, b * c + a * s, slice(x, -1, half * 2, whole - half * 2)}, -1);
+  };
+  const ir::Meaning whole_tables = [](X x, X c, X s, A a) {
+    return x.builder->add1(ops::rotary_op, {x, twice(c), twice(s)}, {a.integer("style")});
+  };
+  for (auto* shapes :
+       {partial_half_shapes<1, 2>, partial_half_shapes<1, 4>, partial_half_shapes<2, 5>, partial_half_shapes<3, 4>})
+    add("partial_rope_of_halves", partial_halves, whole_tables, kHalf, shapes, ops::concat_op);
 }
 
 // The logarithm of a sum of exponentials, shifted by nothing, by the largest, or by the largest that is finite.

@@ -111,7 +111,8 @@ ValueId rows_behind(const ir::Graph& graph, ValueId x) {
 struct Turned {
   ValueId base;
   ir::View view;
-  int axis;  // along which the second one's stands behind the first one's
+  int axis;      // along which one's stands behind the other's
+  bool swapped;  // the first one's behind the second one's
 };
 
 std::optional<Turned> turned_together(const ir::Graph& graph, const NodeId (&pair)[2]) {
@@ -127,8 +128,11 @@ std::optional<Turned> turned_together(const ir::Graph& graph, const NodeId (&pai
       return own < 0 || graph.type(table)->shape[static_cast<size_t>(own)].is(1);
     });
     if (!shared) continue;
+    const Part other[2] = {parts[1], parts[0]};
     if (std::optional<ir::View> view = adjacent_parts(parts, static_cast<size_t>(axis)))
-      return Turned{parts[0].base, std::move(*view), axis};
+      return Turned{parts[0].base, std::move(*view), axis, false};
+    if (std::optional<ir::View> view = adjacent_parts(other, static_cast<size_t>(axis)))
+      return Turned{parts[0].base, std::move(*view), axis, true};
   }
   return std::nullopt;
 }
@@ -250,7 +254,7 @@ Result<std::vector<ir::Edit>> merge_rotations(ir::Graph& graph, const PassContex
     const std::optional<Turned> all = turned_together(graph, pair);
     if (!all) continue;
     const size_t guards = graph.guards.size();
-    const ValueId old[2] = {graph.result(pair[0], 0), graph.result(n, 0)};
+    const ValueId old[2] = {graph.result(pair[all->swapped ? 1 : 0], 0), graph.result(pair[all->swapped ? 0 : 1], 0)};
     const ir::LocId places[2] = {graph.node(pair[0]).location, graph.node(n).location};
     builder.set_location(graph.context().covering(places));
     const auto operands = graph.operands(n);

@@ -12,6 +12,8 @@ using Order = std::vector<uint32_t>;
 
 // Searching a gap among all placed intervals is quadratic: above this only the linear walk over time is tried.
 constexpr size_t kMaxQuadratic = 1500;
+// Orders are mended at most this often, and so that all of them together stay cheap beside the rest of planning.
+constexpr size_t kMostRepairs = 32, kMostRepairWork = 1'000'000;
 
 bool overlap(const Interval& a, const Interval& b) { return a.first <= b.last && b.first <= a.last; }
 
@@ -134,10 +136,27 @@ Colouring colour(std::span<const Interval> intervals, size_t alignment) {
       for (size_t ceiling : {size_t{0}, bound})
         if (Colouring next = place_in_order(sized, order, ceiling); next.total < best.total) best = std::move(next);
     };
+    // What came to lie highest found no room where it belongs: it goes first.
+    auto repair = [&](auto before) {
+      const size_t rounds = std::min(kMostRepairs, kMostRepairWork / (sized.size() * sized.size() + 1));
+      if (best.total == bound) return;
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), before);
+      for (size_t round = 0; round < rounds && best.total > bound; ++round) {
+        Colouring next = place_in_order(sized, order, bound);
+        const auto top = std::find_if(order.begin(), order.end(),
+                                      [&](uint32_t i) { return next.offsets[i] + sized[i].bytes == next.total; });
+        std::rotate(order.begin(), top, top + 1);
+        if (next.total < best.total) best = std::move(next);
+      }
+    };
     attempt(larger);
     attempt(wider);
     attempt(longer);
     attempt(earlier);
+    repair(larger);
+    repair(wider);
+    repair(longer);
   }
   Colouring result = {std::vector<size_t>(intervals.size(), 0), best.total};
   for (size_t i = 0; i < which.size(); ++i) result.offsets[which[i]] = best.offsets[i];

@@ -46,6 +46,16 @@ TEST(Colour, LivesToTheLastStep) {
   EXPECT_EQ(live_set_bound(intervals), 128u);
 }
 
+// A block with rotary tables: in each of the simple orders one interval finds no room.
+TEST(Colour, WhatFindsNoRoomGoesFirst) {
+  const std::vector<Interval> intervals = {{0, 1, 128},   {1, 2, 512},   {2, 7, 960},   {3, 7, 960},
+                                           {5, 6, 3840},  {6, 8, 7680},  {7, 8, 5760},  {8, 9, 3840},
+                                           {9, 10, 3840}, {9, 11, 3840}, {10, 11, 7680}};
+  const Colouring c = colour(intervals, 64);
+  expect_valid(intervals, c, 64);
+  EXPECT_EQ(c.total, live_set_bound(intervals));
+}
+
 // A transformer layer's shape: a residual that lives long beside short and large intermediates.
 TEST(Colour, ResidualAndWideIntermediatesReachTheBound) {
   std::vector<Interval> intervals;

@@ -89,6 +89,11 @@ class Options(unittest.TestCase):
         rules = [{"name": "l0/up/*", "precision": "f16"}]
         answer = self.both({"precision": rules}, "--precision", self.write("precision.json", json.dumps(rules)))
         self.assertEqual(answer["rules"]["f16"], 1)
+        # A layer is each of the nodes that it does the work of: its product as well as its bias.
+        for kind in ("MatMul", "Add", "linear"):
+            rules = [{"precision": "bf16"}, {"kind": kind, "precision": "keep"}]
+            answer = self.report("--precision", self.write("precision.json", json.dumps(rules)))
+            self.assertNotIn("bf16", answer["rules"], kind)
 
     def test_dims(self):
         ranged, fixed = self.report(), self.both({"dims": {"batch": 2, "seq": 5}}, *SIZES)
