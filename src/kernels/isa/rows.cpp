@@ -27,7 +27,12 @@ TESSERA_INLINE void put(float* y, int64_t width, Vec v) {
     store_first(y, width, v);
 }
 
-// x, y [n]; may be the same memory. A NaN reaches every element through the sum.
+// Begins to bring n floats in: a row's last pass reads caches, and memory would be idle.
+TESSERA_INLINE void fetch(const float* x, int64_t n) {
+  for (int64_t i = 0; i < n; i += 16) __builtin_prefetch(x + i, 0, 2);
+}
+
+// x, y [n]; may be the same memory. Fetches the row behind x. A NaN reaches every element through the sum.
 template <bool Log>
 void softmax_row(const float* x, float* y, int64_t n) {
   Vec largest = splat(-__builtin_inff());
@@ -35,6 +40,7 @@ void softmax_row(const float* x, float* y, int64_t n) {
   const float most = max_lanes(largest);
   Vec sums = {};
   for_vectors(x, n, -__builtin_inff(), [&](Vec v, int64_t i, int64_t width) {
+    fetch(x + n + i, width);
     const Vec e = vexp_of_negative(v - most);
     if (!Log) put(y + i, width, e);
     // Past the row -inf gives 0, unless the whole row is -inf: then each result is NaN anyway.
@@ -143,7 +149,7 @@ Affine affine_of(const Args& args, int operands) {
   return affine;
 }
 
-// y [n] = (x - mean) inv g + b at element `at` of the whole.
+// y [n] = (x - mean) inv g + b at element `at` of the whole. Fetches the row behind x.
 void scale_row(const Affine& affine, const float* x, float* y, int64_t n, int64_t at, float mean, float inv) {
   alignas(64) float buffers[2][kBlock];
   for (int64_t i = 0; i < n; i += kBlock) {
@@ -156,6 +162,7 @@ void scale_row(const Affine& affine, const float* x, float* y, int64_t n, int64_
     if (affine.has[1]) b = static_cast<const float*>(block_of(affine.walk, 1, affine.sources[1], at + i, width, room));
     const float* from = x + i;
     float* to = y + i;
+    fetch(from + n, width);
     if (g != nullptr && b != nullptr)
       for (int64_t j = 0; j < width; ++j) to[j] = (from[j] - mean) * inv * g[j] + b[j];
     else if (g != nullptr)
