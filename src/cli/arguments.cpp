@@ -419,8 +419,12 @@ Result<std::variant<Arguments, Reply>> parse_arguments(int argc, const char* con
   constexpr std::string_view kWords[] = {"", "keep", "bf16", "f16", "int8-dynamic", "strict"};
   const bool known = std::find(std::begin(kWords), std::end(kWords), precision) != std::end(kWords);
   if (!known && !precision.starts_with('[')) {  // an options file holds the rules themselves
-    TESSERA_ASSIGN(const std::shared_ptr<const MappedFile> file, MappedFile::open(precision));
-    const auto bytes = file->bytes();
+    const Result<std::shared_ptr<const MappedFile>> file = MappedFile::open(precision);
+    if (!file)
+      return fail(Code::usage,
+                  "--precision {}: it is none of keep, bf16, f16, int8-dynamic and strict, and no file: {}", precision,
+                  file.error().message);
+    const auto bytes = (*file)->bytes();
     precision.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   }
   return std::move(draft.arguments);

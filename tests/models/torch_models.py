@@ -119,8 +119,9 @@ class Gpt2(nn.Module):
 class Llama(nn.Module):
     """One block with RMS norms, rotary positions, two key heads for four query heads, and a gated FFN."""
 
-    def __init__(self):
+    def __init__(self, interleave=False):
         super().__init__()
+        self.interleave = interleave
         self.q, self.k, self.v, self.o = linear(bias=False), linear(C, C // 2, False), linear(C, C // 2, False), linear(
             bias=False)
         self.gate, self.up, self.down = linear(C, 96, False), linear(C, 96, False), linear(96, C, False)
@@ -140,6 +141,8 @@ class Llama(nn.Module):
             return t * cos + torch.cat((-b, a), -1) * sin
 
         def repeat(t):
+            if self.interleave:
+                return t.repeat_interleave(2, 1)
             b, h, n, d = t.shape
             return t[:, :, None].expand(b, h, 2, n, d).reshape(b, h * 2, n, d)
 
@@ -240,8 +243,13 @@ MODELS = {
              [gpt2_inputs(b, t, s) for b, t, s in ((1, 1, 0), (1, 7, 0), (2, 1, 9), (3, 4, 17))]),
     "llama": (Llama, llama_inputs(2, 10), {"x": TOKENS, "positions": TOKENS},
               [llama_inputs(b, t) for b, t in ((1, 1), (2, 10), (1, 65))]),
+    # What the exporter writes for sizes that it does not know is no valid ONNX: docs/decisions/0005.
+    "llama_interleaved": (lambda: Llama(interleave=True), llama_inputs(2, 10), {"x": TOKENS, "positions": TOKENS},
+                          [llama_inputs(b, t) for b, t in ((1, 1), (2, 10), (3, 12))]),
     "vit": (Vit, {"image": torch.randn(2, 3, 20, 20)}, {"image": {0: "batch"}},
             [{"image": torch.randn(b, 3, 20, 20)} for b in (1, 4)]),
     "t5": (T5, {"x": torch.randn(2, 10, C)}, {"x": TOKENS}, [{"x": torch.randn(b, t, C)} for b, t in ((1, 1), (2, 40))]),
     "conv_norm": (ConvNorm, {"x": torch.randn(2, 3, 17, 19)}, {"x": {0: "batch"}}, [{"x": torch.randn(3, 3, 17, 19)}]),
 }
+# The first operator set that the exporter has for a model, where it does not have all.
+FIRST_OPSETS = {"llama_interleaved": 13}

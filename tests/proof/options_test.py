@@ -89,6 +89,10 @@ class Options(unittest.TestCase):
         rules = [{"name": "l0/up/*", "precision": "f16"}]
         answer = self.both({"precision": rules}, "--precision", self.write("precision.json", json.dumps(rules)))
         self.assertEqual(answer["rules"]["f16"], 1)
+        wrong = call("compile", self.bert, "--report", "--precision", "fp8")
+        self.assertEqual(wrong.returncode, 2)
+        for word in ("fp8", "int8-dynamic", "no file"):
+            self.assertIn(word, wrong.stderr)
         # A layer is each of the nodes that it does the work of: its product as well as its bias.
         for kind in ("MatMul", "Add", "linear"):
             rules = [{"precision": "bf16"}, {"kind": kind, "precision": "keep"}]
