@@ -55,7 +55,10 @@ TESSERA_INLINE VecI add_pairs(VecI sum, VecI a, VecI b) {
 #elif defined(__AVX512BW__)
   return sum + reinterpret_cast<VecI>(_mm512_madd_epi16(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
 #elif defined(__AVX2__)
-  return sum + reinterpret_cast<VecI>(_mm256_madd_epi16(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+  sum += reinterpret_cast<VecI>(_mm256_madd_epi16(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+  // GCC 12 would add at the end of a loop's body, and keep all products on the stack until then.
+  __asm__("" : "+x"(sum));
+  return sum;
 #else
   return sum + (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
 #endif
