@@ -25,7 +25,7 @@ struct Command {
   std::string_view name;
   Result<int> (*run)(const Arguments&);
 };
-constexpr Command kCommands[] = {
+constexpr Command kHandlers[] = {
     {"run", run},
     {"inspect", inspect},
     {"compile", compile},
@@ -64,7 +64,7 @@ int report(const Error& error, bool json) {
 }
 
 Result<int> dispatch(const Arguments& arguments) {
-  for (const Command& command : kCommands)
+  for (const Command& command : kHandlers)
     if (command.name == arguments.command) return command.run(arguments);
   return fail(Code::internal, "command '{}' is not dispatched", arguments.command);
 }

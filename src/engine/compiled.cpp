@@ -9,6 +9,7 @@
 #include "compile/decompose.h"
 #include "compile/lower.h"
 #include "engine/check_step.h"
+#include "engine/elapsed.h"
 #include "engine/host.h"
 #include "engine/precision.h"
 #include "kernels/dispatch.h"
@@ -67,10 +68,6 @@ Result<std::unique_ptr<const Executable>> make(std::shared_ptr<const plan::Plan>
   session.check = std::move(check);
   TESSERA_ASSIGN(std::unique_ptr<runtime::Session> made, runtime::Session::make(std::move(plan), std::move(session)));
   return std::make_unique<Compiled>(std::move(made), nodes);
-}
-
-double ms_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
 
 // Memory of a graph's constants, which the graph need not outlive.

@@ -4,14 +4,12 @@
 #include <chrono>
 
 #include "base/result.h"
+#include "engine/elapsed.h"
 
 namespace tessera::engine {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double ms_since(Clock::time_point begin) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-}
 
 struct Running {
   const GenerateRequest* request;

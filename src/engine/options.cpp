@@ -23,7 +23,7 @@ class Reader {
   explicit Reader(OptionsFile& file) : file_(file) {}
 
   Status read(const std::string& key, const Json& value) {
-    CompileOptions& o = file_.compile;
+    tessera::CompileOptions& o = file_.compile;
     if (key == "optimisation") return integer(key, value, 0, 3, o.optimisation);
     if (key == "strict") return boolean(key, value, o.strict);
     if (key == "approximate") return boolean(key, value, o.approximate);
@@ -132,7 +132,7 @@ Result<OptionsFile> parse_options(std::string_view text) {
   return file;
 }
 
-std::string text_of(const CompileOptions& o) {
+std::string text_of(const tessera::CompileOptions& o) {
   // A field that is missing here would give plans to options that they were not made for.
   const auto& [optimisation, strict, exact_activations, approximate, rules, precision, disable, stop_after, passes,
                fold_elements, reuse_memory] = o;

@@ -5,11 +5,10 @@
 
 #include "base/name_table.h"
 #include "ir/graph.h"
+#include "ir/mix.h"
 
 namespace tessera::ir {
 namespace {
-
-void mix(size_t& seed, size_t value) { seed ^= value + 0x9e3779b97f4a7c15 + (seed << 6) + (seed >> 2); }
 
 struct TypeHash {
   size_t operator()(const Type& t) const {

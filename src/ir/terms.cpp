@@ -4,12 +4,11 @@
 #include <cmath>
 
 #include "ir/core_ops.h"
+#include "ir/mix.h"
 #include "tensor/scalar.h"
 
 namespace tessera::ir {
 namespace {
-
-void mix(size_t& seed, size_t value) { seed ^= value + 0x9e3779b97f4a7c15 + (seed << 6) + (seed >> 2); }
 
 // Operators are known by name here: their folder stands to the right of this one.
 bool is(const Node& node, std::string_view name) { return node.op->name == name; }

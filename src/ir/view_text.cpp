@@ -17,9 +17,9 @@ std::string token(Dim d) {
   return text;
 }
 
-class Parser {
+class ViewParser {
  public:
-  Parser(DimTable& dims, std::string_view text) : dims_(dims), text_(text) {}
+  ViewParser(DimTable& dims, std::string_view text) : dims_(dims), text_(text) {}
 
   Result<View> view() {
     View view;
@@ -136,6 +136,6 @@ std::string to_string(const View& view) {
   return text + "] from " + to_string(std::span<const Dim>(view.offsets));
 }
 
-Result<View> parse_view(DimTable& dims, std::string_view text) { return Parser(dims, text).view(); }
+Result<View> parse_view(DimTable& dims, std::string_view text) { return ViewParser(dims, text).view(); }
 
 }  // namespace tessera::ir

@@ -18,7 +18,7 @@ constexpr OpDef activation(std::string_view name, std::string_view doc, ir::Mean
   op.meaning = meaning;
   return op;
 }
-constexpr OpDef with(OpDef op, ir::AttrSpecs attrs) {
+constexpr OpDef with_attrs(OpDef op, ir::AttrSpecs attrs) {
   op.attrs = attrs;
   return op;
 }
@@ -35,7 +35,7 @@ constinit const OpDef gelu_tanh_op = activation("gelu_tanh", "GELU's tanh approx
     [](X x) { return 0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x))); });
 constinit const OpDef softplus_op = activation("softplus", "log(1 + e^x), without overflow.",
     [](X x) { return max(x, like(x, 0)) + log(1.0 + exp(-abs(x))); });
-constinit const OpDef hard_sigmoid_op = with(activation("hard_sigmoid", "alpha x + beta, clipped to [0, 1].",
+constinit const OpDef hard_sigmoid_op = with_attrs(activation("hard_sigmoid", "alpha x + beta, clipped to [0, 1].",
     [](X x, A a) { return min(max(x * a.real("alpha") + a.real("beta"), like(x, 0)), like(x, 1)); }),
     {ir::real_attr("alpha", 0.2), ir::real_attr("beta", 0.5)});
 constinit const OpDef hard_swish_op = activation("hard_swish", "x clip(x + 3, 0, 6) / 6. Howard et al. 2019.",

@@ -136,7 +136,7 @@ Status eval_length(Eval& e) {
   return {};
 }
 
-Status infer_concat(Infer& infer) {
+Status infer_concat_items(Infer& infer) {
   TESSERA_TRY(need(infer, 0, Kind::sequence, "a sequence"));
   TypeRef item = infer.operands[0]->element;
   if (!item->is_tensor())
@@ -159,7 +159,7 @@ Status infer_concat(Infer& infer) {
   infer.result(item->dtype, std::move(shape));
   return {};
 }
-Status eval_concat(Eval& e) {
+Status eval_concat_items(Eval& e) {
   const RefValue::List& list = e.operands[0]->list();
   if (list.items.empty()) return fail(Code::value_invalid, "seq_concat: the list is empty");
   bool stack = e.attrs.flag("stack");
@@ -307,8 +307,8 @@ constinit const OpDef seq_concat_op = {
     .name = "seq_concat",
     .doc = "(list) The items one after another along `axis`, a new one when `stack`.",
     .attrs = {ir::int_attr("axis"), ir::bool_attr("stack", false)},
-    .infer = infer_concat,
-    .reference = eval_concat};
+    .infer = infer_concat_items,
+    .reference = eval_concat_items};
 constinit const OpDef seq_split_op = {.name = "seq_split",
                                       .doc = "(x, sizes) Parts of x along the axis as a list.",
                                       .attrs = {ir::int_attr("axis"), ir::bool_attr("drop", false)},

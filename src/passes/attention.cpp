@@ -18,7 +18,6 @@ using ir::NodeId;
 using ir::ValueId;
 using ir::X;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int kScoreDepth = 24;
 
 // The call that is being put together.

@@ -12,8 +12,6 @@ namespace {
 using ir::Graph;
 using ir::ValueId;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 bool hides_finitely(const Mask& mask) { return mask.kind == Mask::Kind::hides && mask.number != -kInfinity; }
 
 // Whether each row keeps a key whose column is no larger than the row.

@@ -1,9 +1,13 @@
 // Which of a score's masks an attention call can hold as they are: fills that hide, and sums before and after them.
 #pragma once
 
+#include <limits>
+
 #include "passes/attention_scores.h"
 
 namespace tessera::passes {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // softmax(where(hides, fill, product + before) + after): the steps that remain, each in one of the three places.
 struct Masks {

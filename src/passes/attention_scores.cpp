@@ -76,9 +76,9 @@ bool takes_rows_apart(const ir::View& view, const Shape& base) {
 // Whether scores of this type are lost beside the number.
 bool hides(double number, DType type) { return number <= (type == DType::f16 ? kHidesHalf : kHides); }
 
-class Reader {
+class ScoresReader {
  public:
-  explicit Reader(const Graph& graph) : graph_(graph) {}
+  explicit ScoresReader(const Graph& graph) : graph_(graph) {}
 
   // Adds factor * v to the scores; false when it is no such formula.
   bool read(ValueId v, double factor, Scores& to, int depth = kDepth) {
@@ -284,7 +284,7 @@ bool keeps_last_axis(const ir::View& view, const Shape& base) {
 std::optional<Scores> read_scores(const Graph& graph, ValueId v) {
   Scores scores;
   scores.levels.push_back(graph.type(v)->shape);
-  if (!Reader(graph).read(v, 1, scores)) return std::nullopt;
+  if (!ScoresReader(graph).read(v, 1, scores)) return std::nullopt;
   return scores;
 }
 

@@ -26,9 +26,9 @@ bool is_last_axis(const ir::View& view, const Shape& base) {
   return digit.axis == last && digit.stride.is(1) && digit.size == base.back() && view.offsets.back().is(0);
 }
 
-class Reader {
+class WeightsReader {
  public:
-  Reader(const ir::Graph& graph, const Uses& uses) : graph_(graph), uses_(uses) {}
+  WeightsReader(const ir::Graph& graph, const Uses& uses) : graph_(graph), uses_(uses) {}
 
   std::optional<Weights> read(ValueId used) {
     used = uncast(graph_, used);
@@ -152,7 +152,7 @@ class Reader {
 }  // namespace
 
 std::optional<Weights> read_weights(const ir::Graph& graph, const Uses& uses, ValueId used) {
-  return Reader(graph, uses).read(used);
+  return WeightsReader(graph, uses).read(used);
 }
 
 }  // namespace tessera::passes

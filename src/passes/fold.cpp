@@ -5,6 +5,7 @@
 #include "ir/core_ops.h"
 #include "ir/interpreter.h"
 #include "ops/math.h"
+#include "passes/band.h"
 #include "passes/pipeline.h"
 #include "tensor/scalar.h"
 
@@ -18,11 +19,6 @@ using ir::ValueId;
 constexpr int64_t kFoldedViewElements = 1024;
 // A composite's meaning may hold far more elements in between than its operands have.
 constexpr int64_t kFoldedCompositeElements = int64_t{1} << 16;
-
-bool defined_by(const ir::Graph& graph, ValueId v, const ir::OpDef& op) {
-  const NodeId def = graph.value(v).def;
-  return def != ir::kNoNode && graph.node(def).op == &op;
-}
 
 // Elements of a tensor type with constant sizes; -1 otherwise.
 int64_t constant_count(const ir::Type& type) {
@@ -81,7 +77,8 @@ Result<std::vector<Tensor>> evaluate(const ir::Rewrite& rewrite, const ir::Graph
   if (node.op == &ops::dequantize_op) return none;
   if (!node.op->pure || node.n_regions > 0 || node.n_operands == 0 || node.op == &ir::core::constant) return none;
   for (ValueId operand : graph.operands(n))
-    if (operand != ir::kNoValue && !defined_by(graph, rewrite.resolve(operand), ir::core::constant)) return none;
+    if (operand != ir::kNoValue && defined_by(graph, rewrite.resolve(operand), ir::core::constant) == nullptr)
+      return none;
   int64_t total = 0;
   std::vector<ir::TypeRef> types;
   for (int i = 0; i < node.n_results; ++i) {
@@ -140,7 +137,7 @@ Result<std::vector<ir::Edit>> fold_shapes(ir::Graph& graph, const PassContext& c
     if (known == graph.contents.end() || graph.value(v).def == ir::kNoNode) continue;
     const Shape elements = known->second;
     const bool constant = std::all_of(elements.begin(), elements.end(), [](Dim d) { return d.is_const(); });
-    if (constant ? defined_by(graph, v, ir::core::constant) : already_sizes(graph, v)) continue;
+    if (constant ? defined_by(graph, v, ir::core::constant) != nullptr : already_sizes(graph, v)) continue;
     if (!graph.node(graph.value(v).def).op->pure || constant_count(*graph.type(v)) < 0) continue;
     bool available = true;
     for (Dim d : elements)

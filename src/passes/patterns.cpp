@@ -13,14 +13,14 @@ using ir::X;
 double stand_in(size_t hole) { return 0.371943 + 0.017391 * static_cast<double>(hole); }
 
 // The rule's left side over operands of these shapes. Patterns are written in f64, so that their numbers are exact.
-struct Written {
+struct WrittenRule {
   ir::Graph graph;
   std::vector<int> operands;
   std::vector<Pattern::Hole> holes;
 };
 
-Written write(const Rule& rule, const std::vector<Shape>& shapes, std::shared_ptr<ir::Context> context) {
-  Written made{ir::Graph(std::move(context)), {}, {}};
+WrittenRule write(const Rule& rule, const std::vector<Shape>& shapes, std::shared_ptr<ir::Context> context) {
+  WrittenRule made{ir::Graph(std::move(context)), {}, {}};
   ir::Builder builder(made.graph);
   ir::Attrs attrs{rule.attrs};
   for (size_t i = 0; i < attrs.values.size(); ++i) {
@@ -55,7 +55,7 @@ void RuleSet::add(const Rule& rule) {
   }
   std::vector<Shape> shapes;
   for (const RuleOperand& operand : rule.operands) shapes.push_back(operand.shape);
-  Written made = write(rule, shapes, std::make_shared<ir::Context>());
+  WrittenRule made = write(rule, shapes, std::make_shared<ir::Context>());
   for (;;) {
     auto edits = sweep_rules(
         made.graph, *this, [&](const Rule& r) { return r.tier < rule.tier || r.op != rule.op; }, INT64_MAX, nullptr);
@@ -81,7 +81,7 @@ void RuleSet::add_sides(const Rule& rule, const RuleSet* raise) {
 std::unique_ptr<FusionPattern> pattern_at(const Rule& rule, const Shape& shape, std::shared_ptr<ir::Context> context) {
   const std::vector<Shape> shapes = rule.shapes(shape);
   if (shapes.empty()) return nullptr;
-  Written made = write(rule, shapes, std::move(context));
+  WrittenRule made = write(rule, shapes, std::move(context));
   return std::make_unique<FusionPattern>(rule, std::move(made.graph), std::move(made.operands), std::move(made.holes));
 }
 

@@ -29,9 +29,9 @@ struct Written {
   std::vector<std::pair<std::string, std::string_view>> guards;  // variable, guard
 };
 
-class Reader {
+class RuleReader {
  public:
-  explicit Reader(std::string_view text) : text_(text), lexer_(text) {}
+  explicit RuleReader(std::string_view text) : text_(text), lexer_(text) {}
 
   bool at_end() const { return lexer_.peek().kind == ir::TokenKind::end; }
 
@@ -222,7 +222,7 @@ bool UserRules::has(std::string_view name) const {
 
 Result<std::shared_ptr<const UserRules>> parse_rules(std::string_view text) {
   auto made = std::make_shared<UserRules>();
-  Reader reader(text);
+  RuleReader reader(text);
   while (!reader.at_end()) {
     TESSERA_ASSIGN(Written written, reader.rule());
     if (made->has(written.name)) return fail(Code::duplicate_name, "there are two rules '{}'", written.name);

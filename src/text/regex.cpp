@@ -12,7 +12,7 @@ namespace {
 constexpr uint32_t kMatchLimit = 100'000'000;
 constexpr uint32_t kHeapLimitKiB = 64 * 1024;
 constexpr size_t kMaxExpression = 64 * 1024;  // bytes
-constexpr uint32_t kMaxNesting = 100;         // parentheses
+constexpr uint32_t kMaxParentheses = 100;     // parentheses
 
 template <auto free>
 struct Free {
@@ -57,7 +57,7 @@ Result<Pattern> Pattern::compiled_regex(std::string_view expression) {
   code->context.reset(pcre2_match_context_create(nullptr));
   if (!context || !code->context) return fail(Code::out_of_memory, "no memory for a regular expression");
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
-  pcre2_set_parens_nest_limit(context.get(), kMaxNesting);
+  pcre2_set_parens_nest_limit(context.get(), kMaxParentheses);
   pcre2_set_match_limit(code->context.get(), kMatchLimit);
   pcre2_set_heap_limit(code->context.get(), kHeapLimitKiB);
 

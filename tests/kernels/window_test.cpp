@@ -48,6 +48,7 @@ TEST(Window, Conv) {
   conv({2, 40, 7, 19}, {30, 40, 1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 1, true);
   conv({1, 2, 3}, {3, 2, 5}, {1}, {1}, {4}, {4}, 1, true);  // windows that lie in the padding alone
   conv({0, 2, 5}, {3, 2, 3}, {1}, {1}, {0}, {0}, 1, true);
+  conv({1, 0, 5}, {3, 0, 3}, {1}, {1}, {1}, {1}, 1, true);  // nothing to add up
 }
 
 TEST(Window, Pools) {

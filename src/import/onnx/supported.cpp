@@ -13,7 +13,7 @@
 namespace tessera::onnx {
 namespace {
 
-constexpr int kMaxDepth = 64;     // of nested graphs
+constexpr int kMaxNested = 64;    // of nested graphs
 constexpr size_t kMostNamed = 4;  // nodes of one operator that an error names
 
 using Opsets = std::vector<OperatorSetIdProto>;
@@ -23,7 +23,7 @@ class Search {
   explicit Search(const ModelProto& model) : model_(model) {}
 
   void walk(const std::vector<NodeProto>& nodes, const Opsets& opsets, int depth) {
-    if (depth > kMaxDepth) return;
+    if (depth > kMaxNested) return;
     for (const NodeProto& node : nodes) {
       look_at(node, opsets);
       for (const AttributeProto& attribute : node.attribute) {

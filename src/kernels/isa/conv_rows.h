@@ -30,7 +30,7 @@ constexpr int kRowVectors = 8;           // independent sums that hide the laten
 inline RowsPlan rows_plan(const Conv& c) {
   const Windows& w = c.w;
   RowsPlan plan = {};
-  if (c.channels * w.taps > kRowsTaps) return plan;
+  if (c.channels * w.taps == 0 || c.channels * w.taps > kRowsTaps) return plan;
   const int64_t reach = (w.kernel[1] - 1) * w.dilation[1] + 1, lists = c.channels * w.kernel[0] * w.stride[2];
   const int64_t tail = (w.kernel[2] - 1) * w.dilation[2] / w.stride[2];
   const int64_t most = (kRowsRoom / lists / reach - tail) / kLanes * kLanes;
@@ -84,36 +84,13 @@ TESSERA_OUTLINE void sum_taps(const RowTap* taps, int64_t count, int64_t at, flo
   }
 }
 inline void sum_row(const RowTap* taps, int64_t count, float start, float* y, int64_t n) {
-  static_assert(kRowVectors == 8);
+  constexpr decltype(&sum_taps<1>) kBySize[kRowVectors] = {sum_taps<1>, sum_taps<2>, sum_taps<3>, sum_taps<4>,
+                                                           sum_taps<5>, sum_taps<6>, sum_taps<7>, sum_taps<8>};
   const int64_t vectors = ceil_div(n, kLanes);
   const Split parts = {vectors, ceil_div(vectors, kRowVectors)};
   for (int64_t i = 0; i < parts.parts; ++i) {
-    const int64_t at = parts.begin(i) * kLanes, rest = n - at;
-    switch (parts.length(i)) {
-      case 1:
-        sum_taps<1>(taps, count, at, start, y + at, rest);
-        break;
-      case 2:
-        sum_taps<2>(taps, count, at, start, y + at, rest);
-        break;
-      case 3:
-        sum_taps<3>(taps, count, at, start, y + at, rest);
-        break;
-      case 4:
-        sum_taps<4>(taps, count, at, start, y + at, rest);
-        break;
-      case 5:
-        sum_taps<5>(taps, count, at, start, y + at, rest);
-        break;
-      case 6:
-        sum_taps<6>(taps, count, at, start, y + at, rest);
-        break;
-      case 7:
-        sum_taps<7>(taps, count, at, start, y + at, rest);
-        break;
-      default:
-        sum_taps<8>(taps, count, at, start, y + at, rest);
-    }
+    const int64_t at = parts.begin(i) * kLanes;
+    kBySize[parts.length(i) - 1](taps, count, at, start, y + at, n - at);
   }
 }
 

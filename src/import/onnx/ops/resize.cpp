@@ -35,15 +35,15 @@ struct Resized {
 
 X element(X list, size_t i) { return squeeze(slice(list, 0, static_cast<int64_t>(i), 1), {0}); }
 
-constexpr double kMaxSize = 1e12;  // far above what memory holds, far below what int64_t does
+constexpr double kMaxResized = 1e12;  // far above what memory holds, far below what int64_t does
 
 // floor(in * scale), where the scale is a fraction of small numbers or `in` is a number.
 std::optional<Dim> scaled(Dim in, double scale) {
   if (in.is_const())
-    return Dim(static_cast<int64_t>(std::min(std::floor(static_cast<double>(in.value()) * scale), kMaxSize)));
+    return Dim(static_cast<int64_t>(std::min(std::floor(static_cast<double>(in.value()) * scale), kMaxResized)));
   constexpr int kMaxDenominator = 64;
   for (int q = 1; q <= kMaxDenominator; ++q)
-    if (double p = scale * q; p == std::floor(p) && p < kMaxSize) return floordiv(in * static_cast<int64_t>(p), q);
+    if (double p = scale * q; p == std::floor(p) && p < kMaxResized) return floordiv(in * static_cast<int64_t>(p), q);
   return std::nullopt;
 }
 
@@ -59,7 +59,7 @@ Result<std::vector<Resized>> from_scales(NodeImport& n, X x, const std::vector<i
     Resized r{axes[i], x.dim(axes[i])};
     if (known && i < known->size()) {
       double scale = (*known)[i];
-      if (!(scale > 0) || scale > kMaxSize) return n.fail(Code::value_invalid, "a scale is {}", scale);
+      if (!(scale > 0) || scale > kMaxResized) return n.fail(Code::value_invalid, "a scale is {}", scale);
       if (scale == 1 && !keep_all) continue;
       r.known_scale = scale;
       r.out = scaled(r.in, scale);
@@ -112,7 +112,7 @@ Result<std::vector<Resized>> from_sizes(NodeImport& n, X x, const std::vector<in
     r.length = r.scale * as_f64(n.b, r.in);
     r.out = std::nullopt;
     if (all_known)
-      r.out = Dim(static_cast<int64_t>(std::min(*shared * static_cast<double>(r.in.value()) + 0.5, kMaxSize)));
+      r.out = Dim(static_cast<int64_t>(std::min(*shared * static_cast<double>(r.in.value()) + 0.5, kMaxResized)));
     r.count = r.out ? as_f64(n.b, *r.out) : floor(r.length + 0.5);
   }
   return plan;
@@ -210,7 +210,7 @@ Status resize(NodeImport& n, X x, const std::vector<Resized>& plan, const Option
   return {};
 }
 
-std::vector<int> all_axes(X x) {
+std::vector<int> every_axis(X x) {
   std::vector<int> axes;
   for (int i = 0; i < x.rank(); ++i) axes.push_back(i);
   return axes;
@@ -223,7 +223,7 @@ Status resize_by(NodeImport& n, X x, X scales, const std::optional<std::vector<d
   Options o;
   o.mode = n.text("mode", "nearest");
   if (o.mode == "bilinear") o.mode = "linear";
-  TESSERA_ASSIGN(std::vector<Resized> plan, from_scales(n, x, all_axes(x), scales, known, false));
+  TESSERA_ASSIGN(std::vector<Resized> plan, from_scales(n, x, every_axis(x), scales, known, false));
   return resize(n, x, plan, o);
 }
 
@@ -275,7 +275,7 @@ Status import_resize(NodeImport& n) {
   o.exclude_outside = n.integer("exclude_outside", 0) != 0;
   o.antialias = n.opset >= 18 && n.integer("antialias", 0) != 0;
   o.extrapolation = n.real("extrapolation_value", 0);
-  std::vector<int> axes = all_axes(x);
+  std::vector<int> axes = every_axis(x);
   if (n.opset >= 18 && n.has_attribute("axes")) {
     axes.clear();
     for (int64_t a : n.integers("axes")) {
