@@ -110,6 +110,12 @@ Status AtomicFile::write_through(std::span<const std::byte> bytes) {
   return {};
 }
 
+Result<std::string> AtomicFile::readable() {
+  TESSERA_CHECK(!temporary_.empty());
+  TESSERA_TRY(flush());
+  return temporary_;
+}
+
 Status AtomicFile::commit(Durability durability) {
   TESSERA_CHECK(!temporary_.empty());
   TESSERA_TRY(flush());

@@ -97,6 +97,8 @@ class AtomicFile {
   Status write(std::string_view text) { return write(std::as_bytes(std::span(text))); }
   // Bytes written so far.
   uint64_t position() const { return position_; }
+  // Where what has been written so far can be read until commit().
+  Result<std::string> readable();
   // Nothing may be written after it.
   Status commit(Durability durability = Durability::process);
 

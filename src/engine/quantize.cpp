@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <optional>
 
 #include "base/result.h"
@@ -121,16 +120,16 @@ Result<QuantizeReport> quantize(const std::string& from, const std::string& to, 
       return made;
     });
   }
-  TESSERA_TRY(writer.write(to, draft.alignment));
+  // Much of what a folder says follows in GGUF from the architecture's name: it is read back.
+  const auto says_the_same = [&](const std::string& path) -> Status {
+    if (!draft.config) return {};
+    TESSERA_ASSIGN(const transformer::Source written, gguf_import::open(path));
+    return gguf_import::check_exported(*draft.config, written.config);
+  };
+  TESSERA_TRY(writer.write(to, draft.alignment, says_the_same));
   for (size_t i = 0; i < squares.size(); ++i)
     if (squares[i].all > 0) report.kinds[i].error = std::sqrt(squares[i].moved / squares[i].all);
-  if (!draft.config) return report;
-  // What it says is read back: much of it follows from the architecture's name.
-  Status same = gguf_import::open(to).and_then(
-      [&](const transformer::Source& written) { return gguf_import::check_exported(*draft.config, written.config); });
-  if (same) return report;
-  std::remove(to.c_str());
-  return tl::unexpected<Error>(std::move(same).error());
+  return report;
 }
 
 }  // namespace tessera::engine

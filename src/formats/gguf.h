@@ -121,8 +121,10 @@ class Writer {
   void add(std::string name, GgmlType type, Dims shape, Data data);
 
   // E0203 for two tensors of one name, E0313 when a row does not divide into blocks, E0312 when the data has another
-  // size than declared, and what AtomicFile gives. `alignment` is a power of two.
-  Status write(const std::string& path, uint32_t alignment = 32) const;
+  // size than declared, and what AtomicFile gives. `alignment` is a power of two. What `check` says of the whole file,
+  // which it gets under another name, decides whether it comes to stand at `path`.
+  using Check = std::function<Status(const std::string& path)>;
+  Status write(const std::string& path, uint32_t alignment = 32, const Check& check = {}) const;
   // The bytes before the tensors' data: all of a file that has none. E0203 and E0313 as write().
   Result<std::string> head(uint32_t alignment = 32) const;
 

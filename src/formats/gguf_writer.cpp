@@ -103,7 +103,7 @@ Result<std::string> Writer::head(uint32_t alignment) const {
   return head + padding(head.size(), alignment);
 }
 
-Status Writer::write(const std::string& path, uint32_t alignment) const {
+Status Writer::write(const std::string& path, uint32_t alignment, const Check& check) const {
   TESSERA_ASSIGN(const std::string begin, head(alignment));
   TESSERA_ASSIGN(AtomicFile file, AtomicFile::create(path));
   TESSERA_TRY(file.write(begin));
@@ -115,6 +115,10 @@ Status Writer::write(const std::string& path, uint32_t alignment) const {
                   tensor.bytes(), bytes);
     TESSERA_TRY(file.write(Bytes(static_cast<const std::byte*>(tensor.data()), tensor.bytes())));
     TESSERA_TRY(file.write(padding(file.position(), alignment)));
+  }
+  if (check) {
+    TESSERA_ASSIGN(const std::string written, file.readable());
+    TESSERA_TRY(check(written));
   }
   return file.commit();
 }

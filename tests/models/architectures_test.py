@@ -296,6 +296,8 @@ class Comparison(unittest.TestCase):
     def check_written(self, model, config, wanted):
         """The same from the GGUF file that `quantize` makes of a folder, or what such files cannot say."""
         path = os.path.join(self.folder, "written.gguf")
+        with open(path, "w") as file:
+            file.write("an older file")
         result = subprocess.run([TESSERA, "quantize", model, "-o", path, "--type", "F32"], capture_output=True, text=True,
                                 timeout=120)
         if result.returncode == 0:
@@ -303,9 +305,10 @@ class Comparison(unittest.TestCase):
             self.written.add(config["model_type"])
         else:
             self.assertRegex(result.stderr, "E0402 .* cannot say its|E0402 .* cannot say how its rope")
-            self.assertFalse(os.path.exists(path))
-        if os.path.exists(path):
-            os.remove(path)
+            with open(path) as file:
+                self.assertEqual(file.read(), "an older file")
+            self.assertEqual([f for f in os.listdir(self.folder) if f.startswith(".tessera")], [])
+        os.remove(path)
 
     def check_gguf(self, architecture, metadata, weights, wanted, *command):
         with self.subTest(architecture, **metadata):
