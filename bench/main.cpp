@@ -46,26 +46,29 @@ struct Times {
   double ours = 0, peer = 0, ratio = 0;  // medians, in seconds; of the peer's time to ours
 };
 
-// Alternates the two, each warmed up by a run of its own: what the other left in the caches and in its threads'
-// spinning counts for neither.
+// Alternates the two, each warmed up by as many calls as are measured: what the other left in the caches and in its
+// threads' spinning counts for neither, nor the waking of its own.
 Times measure(const KernelCall& call, const PeerRun& peer, double budget) {
   constexpr double kLeast = 2e-3;  // one timing, far above the clock's and the pool's jitter
   call.run(0);
   const double once = seconds(1, 1, [&](int64_t i) { call.run(i); });
   const auto calls = std::max<int64_t>(1, static_cast<int64_t>(kLeast / once));
-  const double round = once * static_cast<double>(calls) * (peer ? 3 : 1);
+  const double round = 2 * once * static_cast<double>(calls) * (peer ? 3 : 1);
   const int rounds = std::clamp(static_cast<int>(budget / round), 7, 60);
   std::vector<double> ours, theirs, ratios;
   int64_t next = 0;
-  const auto settle = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
-  for (int r = 0; r < rounds; ++r, next += calls + 1) {
+  // The peers' OpenMP spins for some 300 000 pauses, 6 ms here, on the core that the other side wants.
+  const auto settle = [] { std::this_thread::sleep_for(std::chrono::milliseconds(8)); };
+  const auto measured = [&](const auto& run) {
+    seconds(calls, next, run);
+    return seconds(calls, next + calls, run);
+  };
+  for (int r = 0; r < rounds; ++r, next += 2 * calls) {
     if (peer) settle();
-    call.run(next);
-    ours.push_back(seconds(calls, next + 1, [&](int64_t i) { call.run(i); }));
+    ours.push_back(measured([&](int64_t i) { call.run(i); }));
     if (!peer) continue;
     settle();
-    peer(next);
-    theirs.push_back(seconds(calls, next + 1, peer));
+    theirs.push_back(measured(peer));
     ratios.push_back(theirs.back() / ours.back());
   }
   return {median(ours), peer ? median(theirs) : 0, peer ? median(ratios) : 0};
